@@ -14,6 +14,7 @@ import (
 	"github.com/benbjohnson/immutable"
 
 	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
@@ -127,13 +128,32 @@ func (c *conversation) put(m Message) string {
 	return m.ID
 }
 
-func (c *conversation) remove(id string) {
-	if c.byID == nil {
+// remove removes messages. Many are left out of new maps, where to take them out of the
+// old ones would copy parts of these for each.
+func (c *conversation) remove(ids ...string) {
+	if 4*len(ids) < c.len() {
+		for _, id := range ids {
+			if pos, ok := c.byID.Get(id); ok {
+				c.byID, c.byPos = c.byID.Delete(id), c.byPos.Delete(pos)
+			}
+		}
 		return
 	}
-	if pos, ok := c.byID.Get(id); ok {
-		c.byID, c.byPos = c.byID.Delete(id), c.byPos.Delete(pos)
+	if c.len() == 0 {
+		return
 	}
+	gone := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	byPos, byID := immutable.NewSortedMapBuilder[int, *Message](nil), immutable.NewMapBuilder[string, int](nil)
+	for it := c.byPos.Iterator(); !it.Done(); {
+		if pos, m, _ := it.Next(); !gone[m.ID] {
+			byPos.Set(pos, m)
+			byID.Set(m.ID, pos)
+		}
+	}
+	c.byPos, c.byID = byPos.Map(), byID.Map()
 }
 
 // freshID returns an ID for a message that is about to be appended. It depends
@@ -204,6 +224,7 @@ func Of(messages ...Message) History {
 // that there is or an artifact that is no JSON, fails the task when it commits.
 func (h *History) Add(messages ...Message) {
 	h.own()
+	h.ops = slices.Grow(h.ops, len(messages))
 	for _, m := range messages {
 		h.put(m)
 	}
@@ -287,8 +308,8 @@ func (h *History) ReplaceLastUser(m Message) {
 // Remove removes the messages with these IDs. An unknown one is no error.
 func (h *History) Remove(ids ...string) {
 	h.own()
+	h.view.remove(ids...)
 	for _, id := range ids {
-		h.view.remove(id)
 		if i := h.pending(id); i >= 0 {
 			fresh := h.ops[i].m.ID == "" // it came with this update
 			h.ops = slices.Delete(h.ops, i, i+1)
@@ -470,8 +491,16 @@ func (f *historyMerger) Apply(c field.Change) error {
 	if hc.from != nil && *hc.from == f.view {
 		f.view = hc.to
 	} else {
-		for _, o := range hc.ops {
-			f.view.apply(o)
+		for ops := hc.ops; len(ops) > 0; {
+			var gone []string
+			for ; len(ops) > 0 && ops[0].kind == opRemove; ops = ops[1:] {
+				gone = append(gone, ops[0].id)
+			}
+			f.view.remove(gone...)
+			if len(ops) > 0 {
+				f.view.apply(ops[0])
+				ops = ops[1:]
+			}
 		}
 	}
 	f.ops, f.at, f.from = nil, nil, nil
@@ -539,11 +568,19 @@ func (c *historyChange) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil)
 // AppendJSON spares the engine from looking at the JSON once more.
 func (c *historyChange) AppendJSON(b []byte) ([]byte, error) {
 	b = append(b, '[')
-	for i, o := range c.ops {
+	for i := range c.ops {
+		o := &c.ops[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
 		var data []byte
 		var err error
 		switch o.kind {
 		case opPut:
+			var ok bool
+			if b, ok = o.m.appendSimple(b); ok {
+				continue
+			}
 			data, err = o.m.MarshalJSON()
 		case opRemove:
 			data, err = plainjson.Marshal(wireRemove{Type: "remove", ID: o.id})
@@ -556,9 +593,6 @@ func (c *historyChange) AppendJSON(b []byte) ([]byte, error) {
 		}
 		if err != nil {
 			return nil, err
-		}
-		if i > 0 {
-			b = append(b, ',')
 		}
 		b = append(b, data...)
 	}
@@ -590,22 +624,27 @@ func (*historyMerger) DecodeChange(data []byte) (field.Change, error) {
 	default:
 		data = slices.Concat([]byte{'['}, data, []byte{']'})
 	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(data, &items); err != nil {
-		return nil, err
+	n := 0
+	if !jsonscan.Elements(data, func([]byte) bool { n++; return true }) {
+		return c, json.Unmarshal(data, &[]json.RawMessage{}) // says what is wrong, unless it is null
 	}
-	c.ops = slices.Grow(c.ops, len(items))
-	for i, item := range items {
-		o, err := decodeOp(item)
-		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", i, err)
+	c.ops = slices.Grow(c.ops, n)
+	n = 0
+	var err error
+	jsonscan.Elements(data, func(item []byte) bool {
+		var o op
+		if o, err = decodeOp(item); err != nil {
+			err = fmt.Errorf("message %d: %w", n, err)
+			return false
 		}
 		if o.kind == opClear {
 			c.ops = c.ops[:0]
 		}
 		c.ops = append(c.ops, o)
-	}
-	return c, nil
+		n++
+		return true
+	})
+	return c, err
 }
 
 func decodeOp(item json.RawMessage) (op, error) {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
@@ -223,6 +225,9 @@ type foreign struct {
 // blocks. Every message but one whose parts can't be encoded reads back as it
 // was; a tool's result without a name then has that of its message.
 func (m Message) MarshalJSON() ([]byte, error) {
+	if b, ok := m.appendSimple(nil); ok {
+		return b, nil
+	}
 	w := wire{ID: m.ID, Name: m.Name, Metadata: m.Metadata}
 	switch m.Role {
 	case RoleSystem:
@@ -268,6 +273,45 @@ func (m Message) MarshalJSON() ([]byte, error) {
 		w.AdditionalKwargs, w.ResponseMetadata.rest = m.Extra.AdditionalKwargs, m.Extra.ResponseMetadata
 	}
 	return plainjson.Marshal(w)
+}
+
+// appendSimple appends what MarshalJSON returns for a message of a person or a model that
+// is a text and nothing else, as most are.
+func (m *Message) appendSimple(b []byte) (_ []byte, ok bool) {
+	t, ok := alone[Text](m.Parts)
+	if !ok || t.Signature != "" || m.Model != "" || m.Finish != "" || m.Usage != nil || m.Extra != nil || len(m.Metadata) > 1 {
+		return b, false
+	}
+	member := func(name, value string) {
+		if value != "" {
+			b = appendText(append(append(append(b, ',', '"'), name...), '"', ':'), value)
+		}
+	}
+	switch m.Role {
+	case RoleUser:
+		b = append(b, `{"type":"human"`...)
+	case RoleAssistant:
+		b = append(b, `{"type":"ai"`...)
+	default:
+		return b, false
+	}
+	member("id", m.ID)
+	member("name", m.Name)
+	b = appendText(append(b, `,"content":`...), t.Text)
+	for k, v := range m.Metadata { // one at most
+		b = appendText(append(b, `,"metadata":{`...), k)
+		b = append(appendText(append(b, ':'), v), '}')
+	}
+	return append(b, '}'), true
+}
+
+// appendText appends a string as JSON.
+func appendText(b []byte, s string) []byte {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
+		return append(append(append(b, '"'), s...), '"')
+	}
+	data, _ := plainjson.Marshal(s) // a string cannot fail
+	return append(b, data...)
 }
 
 func isCall(p Part) bool { _, ok := p.(ToolCall); return ok }
@@ -458,6 +502,10 @@ func plain(data []byte) []byte {
 // serialised. A member that it doesn't know is ignored, a role or a block of
 // content that it doesn't know is an error.
 func (m *Message) UnmarshalJSON(data []byte) error {
+	if msg, ok := readSimple(data); ok {
+		*m = msg
+		return nil
+	}
 	var w wire
 	if err := json.Unmarshal(plain(data), &w); err != nil {
 		return err
@@ -468,6 +516,42 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	}
 	*m = msg
 	return nil
+}
+
+// readSimple reads what appendSimple writes.
+func readSimple(data []byte) (m Message, ok bool) {
+	ok = jsonscan.Members(data, func(key, value []byte) bool {
+		if string(key) == "metadata" && m.Metadata == nil {
+			m.Metadata = map[string]string{}
+			return jsonscan.Members(value, func(key, value []byte) (ok bool) {
+				m.Metadata[string(key)], ok = jsonscan.Text(value)
+				return ok
+			})
+		}
+		s, ok := jsonscan.Text(value)
+		switch string(key) {
+		case "type":
+			switch s {
+			case "human":
+				m.Role = RoleUser
+			case "ai":
+				m.Role = RoleAssistant
+			default:
+				return false
+			}
+		case "id":
+			m.ID = s
+		case "name":
+			m.Name = s
+		case "content":
+			m.Parts = []Part{Text{Text: s}}
+			ok = ok && s != ""
+		default:
+			return false
+		}
+		return ok
+	})
+	return m, ok && m.Role != "" && m.Parts != nil
 }
 
 func (w *wire) message() (Message, error) {

@@ -130,9 +130,12 @@ type Understand struct {
 	// Asked is the open question. Its options are without their values, and those of a
 	// sensitive slot are masked.
 	Asked   *Question     `json:"asked,omitempty"`
-	History []Entry       `json:"history,omitempty"`
+	History []Entry       `json:"history,omitempty"` // the last messages, HistoryShown at most
 	Stack   []FlowContext `json:"stack,omitempty"`
 }
+
+// HistoryShown is how many of a conversation's messages [Understand] has at most.
+const HistoryShown = 10
 
 // CommandOffer is a further command, with what goes into its slots.
 type CommandOffer struct {

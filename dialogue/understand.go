@@ -64,7 +64,7 @@ func (m *driver) understand(in Message) *Understand {
 			u.Commands = append(u.Commands, CommandOffer{Type: CommandType(name), Description: a.Command, Slots: a.Inputs})
 		}
 	}
-	u.History = keep(m.s.Messages, 10)
+	u.History = keep(m.s.Messages, HistoryShown)
 	u.Stack = slices.Clone(m.s.FlowStack)
 	for i := range u.Stack {
 		u.Stack[i].Outputs = nil

@@ -395,8 +395,9 @@ func (v *vec[T]) parts(yield func([]T) bool) bool {
 }
 
 const (
-	runFrom = 24 // items that are worth a run beside another
-	runsMax = 8  // of about the same length
+	runFrom  = 24 // items that are worth a run beside another
+	runsMax  = 8  // of about the same length
+	runTaken = 4  // items that are worth a run by themselves
 )
 
 func (v *vec[T]) append(more []T) {
@@ -407,12 +408,16 @@ func (v *vec[T]) append(more []T) {
 	if len(more) == 0 || v.top.extend(more) {
 		return
 	}
-	n, room := len(v.top.items), 2*len(more)
-	if v.top.used != nil && cap(v.top.items) < n+len(more) { // it has grown in place, and will go on so
-		room = max(room, 2*n)
+	top := run[T]{items: slices.Clip(more)} // which is frozen
+	if n := len(v.top.items); v.top.used != nil || len(more) < runTaken {
+		room := 2 * len(more)
+		if v.top.used != nil && cap(v.top.items) < n+len(more) { // it has grown in place, and will go on so
+			room = max(room, 2*n)
+		}
+		top = newRun(room, more)
 	}
 	under := *v
-	*v = vec[T]{under: &under, before: under.len(), top: newRun(room, more)}
+	*v = vec[T]{under: &under, before: under.len(), top: top}
 	for v.join() {
 	}
 }
@@ -456,7 +461,7 @@ func unmarshalArray[T any](data []byte) ([]T, error) {
 	if n := elements(data); n > 1 {
 		items = make([]T, 0, n)
 	}
-	err := json.Unmarshal(data, &items)
+	err := decodeJSON(data, &items)
 	return items, err
 }
 

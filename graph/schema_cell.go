@@ -523,6 +523,9 @@ func (s *cell) Infallible() bool {
 	return true
 }
 
+// Replaces implements [state.Replacing].
+func (s *cell) Replaces() bool { return !s.d.rest && s.d.reducer.kind <= overrides }
+
 // Resets implements [field.Growing].
 func (s *cell) Resets(c field.Change) bool {
 	sc, ok := c.(*cellChange)

@@ -524,6 +524,18 @@ func (v schemaValues) Decode(data json.RawMessage, only []string) (any, error) {
 	return v.Type.Decode(data, only)
 }
 
+// DecodeAll implements [core.Values].
+func (v schemaValues) DecodeAll(data []json.RawMessage) ([]any, error) {
+	declared := make([]json.RawMessage, len(data))
+	for i, d := range data {
+		var err error
+		if declared[i], err = v.declare(d); err != nil {
+			return nil, fmt.Errorf("changes: %w", err)
+		}
+	}
+	return v.Type.DecodeAll(declared)
+}
+
 // Restore implements [core.Values].
 func (v schemaValues) Restore(base any, data json.RawMessage) (any, error) {
 	data, err := v.declare(data)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"math"
 	"reflect"
 	"slices"
@@ -134,6 +135,17 @@ func (*valueMerger[T]) Check(cs []field.Change) (later, earlier int, err error) 
 // Infallible implements [field.Infallible].
 func (*valueMerger[T]) Infallible() bool { return true }
 
+// AppendJSON appends what MarshalJSON of the field returns.
+func (f *valueMerger[T]) AppendJSON(b []byte) ([]byte, error) {
+	if c := cmp.Or(f.pend, f.base); c != nil {
+		return appendJSON(b, &c.value)
+	}
+	return appendJSON(b, new(T))
+}
+
+// Replaces implements [state.Replacing].
+func (*valueMerger[T]) Replaces() bool { return true }
+
 // SchemaOf implements [field.Schemer].
 func (*valueMerger[T]) SchemaOf() any { return zeroOf[T]() }
 
@@ -200,12 +212,54 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return bytes.TrimSuffix(b, []byte("\n")), err
 }
 
+// source is a decoder of JSON that reads what it is given. They are used again.
+type source struct {
+	json.Decoder
+	b     []byte
+	given int64
+}
+
+var sources = sync.Pool{New: func() any {
+	s := new(source)
+	s.Decoder = *json.NewDecoder(s)
+	return s
+}}
+
+func (s *source) Read(p []byte) (n int, err error) {
+	if len(s.b) == 0 {
+		return 0, io.EOF
+	}
+	n = copy(p, s.b)
+	s.b = s.b[n:]
+	return n, nil
+}
+
+// mostRead is the size of what is decoded up to which a decoder, which holds it, is used
+// again.
+const mostRead = 64 << 10
+
+// decodeJSON is json.Unmarshal.
+func decodeJSON(data []byte, v any) error {
+	if len(data) > mostRead || len(data) == 0 || data[len(data)-1] != '}' && data[len(data)-1] != ']' {
+		return json.Unmarshal(data, v) // of the rest, a decoder reads on to see where it ends
+	}
+	s := sources.Get().(*source)
+	s.b = data
+	s.given += int64(len(data))
+	if s.Decode(v) != nil || len(s.b) > 0 || s.InputOffset() != s.given {
+		return json.Unmarshal(data, v) // which says what is wrong
+	}
+	s.b = nil
+	sources.Put(s)
+	return nil
+}
+
 func decodeValueChange[T any](data []byte) (field.Change, error) {
 	if ops, ok := operations(data, opOverwrite); ok {
 		data = ops[opOverwrite]
 	}
 	c := new(valueChange[T])
-	if err := json.Unmarshal(data, &c.value); err != nil {
+	if err := decodeJSON(data, &c.value); err != nil {
 		return nil, err
 	}
 	return c, nil

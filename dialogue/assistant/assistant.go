@@ -55,7 +55,8 @@ type Config struct {
 	// Rephrasing words replies anew where the program says so. An error leaves them.
 	Rephrasing Rephrasing
 
-	// Read understands a message without a model; nil is [dialogue.Read].
+	// Read understands a message without a model; nil is [dialogue.Read]. The state has the
+	// last [dialogue.HistoryShown] messages.
 	Read func(p *program.Program, s dialogue.State, in dialogue.Message) ([]dialogue.Command, bool)
 	// Now is the clock; nil is [time.Now]. It gives inputs their time that have none.
 	Now func() time.Time

@@ -12,10 +12,10 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// begin returns the conversation and what its turn begins with: the deadline that is over,
-// or the first of the inbox.
-func (a *Assistant) begin(ctx context.Context, s *State) (dialogue.State, begun, error) {
-	d := s.dialogue(a.config.Program.Settings)
+// begin returns the conversation, with so many of its messages, and what its turn begins
+// with: the deadline that is over, or the first of the inbox.
+func (a *Assistant) begin(ctx context.Context, s *State, messages int) (dialogue.State, begun, error) {
+	d := s.dialogue(messages)
 	if d.Metadata.Machine.Thread == "" {
 		d.Metadata.Machine.Thread = graph.Info(ctx).Thread
 	}
@@ -32,7 +32,7 @@ func (a *Assistant) understand(ctx context.Context, s *State) error {
 	if busy(s) || s.Turn.Get().Decided {
 		return nil // a turn was given up in the middle: it goes on before the next
 	}
-	d, in, err := a.begin(ctx, s)
+	d, in, err := a.begin(ctx, s, dialogue.HistoryShown)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (a *Assistant) decide(ctx context.Context, s *State) error {
 	if busy(s) {
 		return nil
 	}
-	d, in, err := a.begin(ctx, s)
+	d, in, err := a.begin(ctx, s, a.config.Program.Settings.HistoryMessages)
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func afterResponse(s *State) string {
 // execute does what has to be done in the world, all at once, and goes on with the results.
 func (a *Assistant) execute(ctx context.Context, s *State) error {
 	p := a.config.Program
-	d := s.dialogue(p.Settings)
+	d := s.dialogue(p.Settings.HistoryMessages)
 	language := p.Languages.Default
 	if t := d.Metadata.Machine.Turn; t != nil {
 		language = t.Language

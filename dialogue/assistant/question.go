@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
@@ -47,33 +48,26 @@ func schemaOf(slot *program.Slot) json.RawMessage {
 	if slot == nil {
 		return nil
 	}
-	schema := map[string]any{}
+	schema := struct {
+		Description string       `json:"description,omitempty"`
+		Enum        []expr.Value `json:"enum,omitempty"`
+		Maximum     *expr.Value  `json:"maximum,omitempty"`
+		Minimum     *expr.Value  `json:"minimum,omitempty"`
+		Type        string       `json:"type,omitempty"`
+	}{Description: slot.Description, Maximum: slot.Maximum, Minimum: slot.Minimum}
 	switch slot.Type {
 	case program.Number, program.Integer, program.Boolean, program.Object:
-		schema["type"] = string(slot.Type)
+		schema.Type = string(slot.Type)
 	case program.List:
-		schema["type"] = "array"
+		schema.Type = "array"
 	case program.Any:
 	default:
-		schema["type"] = "string"
+		schema.Type = "string"
 	}
-	if slot.Description != "" {
-		schema["description"] = slot.Description
-	}
-	var enum []any
 	for _, o := range slot.Options {
-		enum = append(enum, o.Value)
+		schema.Enum = append(schema.Enum, o.Value)
 	}
-	if enum != nil {
-		schema["enum"] = enum
-	}
-	if slot.Minimum != nil {
-		schema["minimum"] = slot.Minimum
-	}
-	if slot.Maximum != nil {
-		schema["maximum"] = slot.Maximum
-	}
-	data, err := json.Marshal(schema)
+	data, err := json.Marshal(&schema)
 	if err != nil {
 		return nil
 	}

@@ -64,8 +64,9 @@ func (a *Assistant) take(ctx context.Context, thread string, b begun, opts []gra
 	if err != nil {
 		return dialogue.Reply{}, err
 	}
-	d := snap.State.dialogue(a.config.Program.Settings)
+	d := snap.State.outline()
 	if b.Message != nil && b.Message.ID != "" {
+		d.Metadata.Machine.Answered = snap.State.answered()
 		if r, ok := d.Answer(b.Message.ID); ok {
 			return r, nil
 		}

@@ -117,13 +117,16 @@ func entries(h *chat.History, n int) []dialogue.Entry {
 }
 
 // dialogue is Dialogue with what the next input depends on: nothing of what was traced in
-// earlier turns, and as many messages as the program keeps.
-func (s *State) dialogue(keep program.Settings) dialogue.State {
-	d := s.whole(keep.HistoryMessages)
+// earlier turns, and so many messages of them.
+func (s *State) dialogue(messages int) dialogue.State {
+	d := s.whole(messages)
 	d.Trace = s.Turn.Get().Trace
-	d.Metadata.Machine.Answered = last(s.Answered.Slice(), keptAnswers)
+	d.Metadata.Machine.Answered = s.answered()
 	return d
 }
+
+// answered are the replies to messages that may be delivered again.
+func (s *State) answered() []dialogue.Answered { return last(s.Answered.Slice(), keptAnswers) }
 
 // outline is a conversation without what it would cost to read: what it waits for is
 // there, and what it said last.
@@ -158,9 +161,11 @@ func (s *State) set(d dialogue.State, keep program.Settings) {
 	turn.Messages = from(d.Messages, func(e dialogue.Entry) bool { return e.Turn > listed })
 	turn.Trace = from(d.Trace, func(e dialogue.TraceEvent) bool { return e.Turn > listed })
 	if d.Waiting() {
+		said := make([]chat.Message, len(turn.Messages))
 		for i, e := range turn.Messages {
-			s.Messages.Add(messageOf(e, i, s.messageID()))
+			said[i] = messageOf(e, i, s.messageID())
 		}
+		s.Messages.Add(said...)
 		s.Trace.Add(turn.Trace...)
 		turn.Messages, turn.Trace = nil, nil
 		cut(&s.Trace, keep.TraceEvents)

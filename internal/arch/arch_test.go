@@ -85,9 +85,10 @@ var only = map[string][]string{
 	"internal/core":     {"internal/plan", "checkpoint"},
 	"internal/local":    {"internal/core", "internal/plan", "internal/process", "cache", "checkpoint"},
 	"internal/acyclic":  nil,
+	"internal/jsonscan": nil,
 	"internal/seam":     nil,
 	"fleet":             {"internal/local", "internal/seam", "checkpoint", "graph"},
-	"graph":             {"internal/acyclic", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
+	"graph":             {"internal/acyclic", "internal/jsonscan", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.

@@ -25,8 +25,12 @@ func (c *course) remember(node string) {
 	switch n := len(c.recent); {
 	case c.recent == nil:
 		c.recent = make([]string, 0, 12)
-	case n == cap(c.recent) && n > RecentNodes: // tasks and records hold the old one
-		next := make([]string, RecentNodes, recentRoom)
+	case n == cap(c.recent) && n >= RecentNodes: // tasks and records hold the old one
+		room := recentRoom
+		if n == RecentNodes { // as a record has them: most runs that go on are short
+			room = RecentNodes + 4
+		}
+		next := make([]string, RecentNodes, room)
 		copy(next, c.recent[n-RecentNodes:])
 		c.recent = next
 	}

@@ -357,11 +357,11 @@ type Left struct {
 	Record *checkpoint.Record
 }
 
-// Seen returns the state on which the input is made.
+// Seen returns the state on which the input is made, to be read only.
 func (l *Left) Seen(m *Machine) (v State, err error) {
 	if l.Record == nil {
-		if v = m.Merged(); l.Edit != nil {
-			v, _, err = m.cfg.Values.Fold(v, []Changes{l.Edit}, Given)
+		if v = m.Shown(); l.Edit != nil {
+			v, _, err = m.cfg.Values.Fold(m.cfg.Values.Fork(v), []Changes{l.Edit}, Given)
 		}
 		return v, err
 	}

@@ -79,7 +79,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		m.tail.lineage = append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})
 	}
 	m.children, m.caller = rec.Children, rec.Caller
-	m.recent = slices.Clone(rec.Recent)
+	m.recent = slices.Clip(rec.Recent)
 	m.paused = slices.Clone(rec.Paused)
 	states, err := checkpoint.TaskStates(tip.Epoch, rec, tip.Results)
 	if err != nil {

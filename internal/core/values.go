@@ -3,6 +3,8 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/superstep-dev/superstep/checkpoint"
 )
 
 // State is a state, whose type the core doesn't know: a pointer that only Values looks
@@ -53,6 +55,10 @@ type Values interface {
 	// Decode reads what Encode returned. If only is not nil, fields that it
 	// doesn't name are skipped; fields the state no longer has always are.
 	Decode(data json.RawMessage, only []string) (Changes, error)
+
+	// DecodeAll is Decode for changes that are folded one after the other, in this
+	// order: what a later one replaces is left out of those before it.
+	DecodeAll(data []json.RawMessage) ([]Changes, error)
 
 	// Snapshot returns the recorded form of a state without its growing
 	// fields, or with them if full is set. Restore reads it into a copy of base,
@@ -132,4 +138,20 @@ func Recorded(v Values, version int, data json.RawMessage) (Changes, error) {
 		return nil, err
 	}
 	return v.Decode(data, nil)
+}
+
+// RecordedAll is Recorded for all changes of records that are folded one after the other,
+// in one list.
+func RecordedAll(v Values, records []*checkpoint.Record) ([]Changes, error) {
+	var all []json.RawMessage
+	for _, r := range records {
+		for _, c := range r.Changes {
+			data, err := Upgrade(v, r.Version, c.Data)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, data)
+		}
+	}
+	return v.DecodeAll(all)
 }

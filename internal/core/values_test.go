@@ -195,6 +195,17 @@ func (toy) Growth(changes any) (growth []core.Growth) {
 	return growth
 }
 
+func (v toy) DecodeAll(data []json.RawMessage) (all []any, err error) {
+	for _, d := range data {
+		var c any
+		if len(d) > 0 && err == nil {
+			c, err = v.Decode(d, nil)
+		}
+		all = append(all, c)
+	}
+	return all, err
+}
+
 func (toy) Decode(data json.RawMessage, only []string) (any, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {

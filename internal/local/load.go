@@ -270,27 +270,19 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 		tail = tail[:b.at]
 	default:
 		size := known.tip.Range + known.tip.Bytes
-		tip.State, err = copied(values, known.tip.State)
-		for _, r := range slices.Backward(b.older) {
-			if err == nil {
-				tip.State, err = foldRecord(values, tip.State, r, func(data json.RawMessage, _ any) error {
-					size += len(data)
-					return nil
-				})
-			}
+		if tip.State, err = copied(values, known.tip.State); err == nil {
+			slices.Reverse(b.older)
+			tip.State, err = foldRecords(values, tip.State, b.older, func(r *checkpoint.Record, _ []core.Changes) { size += changesSize(r) })
 		}
 		if len(tip.Ranges) > 0 {
 			tip.Range = size
 		}
 	}
-	for _, r := range slices.Backward(tail) {
-		if err != nil {
-			return err
-		}
-		tip.State, err = foldRecord(values, tip.State, r, func(data json.RawMessage, changes any) error {
-			tip.Bytes += len(data)
-			tip.Ranges = core.Grow(tip.Ranges, values.Growth(changes), r.Seq)
-			return nil
+	if err == nil {
+		slices.Reverse(tail)
+		tip.State, err = foldRecords(values, tip.State, tail, func(r *checkpoint.Record, changes []core.Changes) {
+			tip.Bytes += changesSize(r)
+			tip.Ranges = grown(values, tip.Ranges, r, changes)
 		})
 	}
 	if err != nil || !keep.keeps(0) {
@@ -313,6 +305,7 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 		Bytes: known.tip.Bytes, Snap: known.tip.Snap, Full: known.tip.Full, Range: known.tip.Range, Ranges: cloneRanges(known.tip.Ranges),
 	}
 	last, seq, snap, size := known.id, known.seq, known.snap, known.tip.Range+known.tip.Bytes
+	var since []*checkpoint.Record
 	if seq < tip.Record.Seq {
 		for r, err := range lineFrom(ctx, store, tip.Record, seq+1, false) {
 			if err != nil {
@@ -322,25 +315,24 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 				return false, nil
 			}
 			last, seq = r.ID, r.Seq
-			on.State, err = foldRecord(values, on.State, r, func(data json.RawMessage, changes any) error {
-				on.Bytes += len(data)
-				size += len(data)
-				if r.Snapshot != nil {
-					return nil
-				}
-				on.Ranges = core.Grow(on.Ranges, values.Growth(changes), r.Seq)
-				return nil
-			})
-			if err != nil {
-				return false, err
-			}
-			if s := r.Snapshot; s != nil {
-				on.Snap, on.Full, on.Bytes, on.Range, on.Ranges, snap = snapSize(r), s.Full, 0, 0, cloneRanges(s.Ranges), r.ID
-				if len(on.Ranges) > 0 {
-					on.Range = size
-				}
-			}
+			since = append(since, r)
 		}
+	}
+	on.State, err = foldRecords(values, on.State, since, func(r *checkpoint.Record, changes []core.Changes) {
+		size += changesSize(r)
+		s := r.Snapshot
+		if s == nil {
+			on.Bytes += changesSize(r)
+			on.Ranges = grown(values, on.Ranges, r, changes)
+			return
+		}
+		on.Snap, on.Full, on.Bytes, on.Range, on.Ranges, snap = snapSize(r), s.Full, 0, 0, cloneRanges(s.Ranges), r.ID
+		if len(on.Ranges) > 0 {
+			on.Range = size
+		}
+	})
+	if err != nil {
+		return false, err
 	}
 	if last != tip.Record.ID {
 		return false, nil
@@ -459,40 +451,72 @@ func snapSize(r *checkpoint.Record) int {
 	return size
 }
 
-// foldRecord returns the state after a record, from that before it. Folded, if there
-// is one, is called with each of the record's changes, as it is stored and decoded.
-func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func(data json.RawMessage, changes any) error) (any, error) {
-	for i, c := range r.Changes {
-		if r.Begins() && i == len(r.Changes)-1 { // what was open is given up
-			state = values.Ahead(state)
-		}
-		changes, err := core.Recorded(values, r.Version, c.Data)
+// changesSize returns the size of a record's changes.
+func changesSize(r *checkpoint.Record) (size int) {
+	for i := range r.Changes {
+		size += len(r.Changes[i].Data)
+	}
+	return size
+}
+
+// grown notes in ranges which growing fields a record's changes touch.
+func grown(values core.Values, ranges map[string][][2]int64, r *checkpoint.Record, changes []core.Changes) map[string][][2]int64 {
+	for _, c := range changes {
+		ranges = core.Grow(ranges, values.Growth(c), r.Seq)
+	}
+	return ranges
+}
+
+// foldRecords returns the state after records that stand one after the other, from that
+// before them. Folded, if there is one, is called after each with its changes, decoded:
+// without what a later one replaces.
+func foldRecords(values core.Values, state any, records []*checkpoint.Record, folded func(*checkpoint.Record, []core.Changes)) (any, error) {
+	for records := range slices.Chunk(records, foldedAtOnce) {
+		all, err := core.RecordedAll(values, records)
 		if err != nil {
 			return nil, err
 		}
-		if changes == nil {
-			continue
-		}
-		when := core.Given
-		if c.Node != "" {
-			when = core.Written
-		}
-		if state, _, err = values.Fold(state, []any{changes}, when); err != nil {
-			return nil, err
-		}
-		if folded != nil {
-			if err := folded(c.Data, changes); err != nil {
+		for _, r := range records {
+			changes := all[:len(r.Changes)]
+			all = all[len(changes):]
+			if state, err = foldRecord(values, state, r, changes); err != nil {
 				return nil, err
+			}
+			if folded != nil {
+				folded(r, changes)
 			}
 		}
 	}
+	return state, nil
+}
+
+// foldedAtOnce are records that are decoded before they are folded.
+const foldedAtOnce = 64
+
+// foldRecord returns the state after a record, from that before it.
+func foldRecord(values core.Values, state any, r *checkpoint.Record, changes []core.Changes) (_ any, err error) {
+	for i := range changes {
+		if r.Begins() && i == len(changes)-1 { // what was open is given up
+			state = values.Ahead(state)
+		}
+		if changes[i] == nil {
+			continue
+		}
+		when := core.Given
+		if r.Changes[i].Node != "" {
+			when = core.Written
+		}
+		if state, _, err = values.Fold(state, changes[i:i+1], when); err != nil {
+			return nil, err
+		}
+	}
 	if r.Source != checkpoint.SourceLoop {
-		if r.Begins() && len(r.Changes) == 0 {
+		if r.Begins() && len(changes) == 0 {
 			state = values.Ahead(state)
 		}
 		return state, nil
 	}
-	state, _, err := values.Fold(state, nil, core.Committed)
+	state, _, err = values.Fold(state, nil, core.Committed)
 	return state, err
 }
 

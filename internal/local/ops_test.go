@@ -58,6 +58,16 @@ func (counterValues) Decode(data json.RawMessage, only []string) (any, error) {
 	err := json.Unmarshal(data, &d)
 	return d, err
 }
+func (v counterValues) DecodeAll(data []json.RawMessage) (all []any, err error) {
+	for _, d := range data {
+		var c any
+		if len(d) > 0 && err == nil {
+			c, err = v.Decode(d, nil)
+		}
+		all = append(all, c)
+	}
+	return all, err
+}
 func (counterValues) Snapshot(base any, _ bool) (json.RawMessage, error) {
 	return json.Marshal(base.(*counter).n)
 }

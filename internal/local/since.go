@@ -71,7 +71,7 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 			continue // it is there
 		}
 		if bus.wants(Values) {
-			if state, err = foldRecord(values, state, r, nil); err != nil {
+			if state, err = foldRecords(values, state, []*checkpoint.Record{r}, nil); err != nil {
 				return err
 			}
 		}

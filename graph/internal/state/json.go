@@ -17,9 +17,8 @@ import (
 
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"github.com/superstep-dev/superstep/internal/plan"
-
-	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
 // Current implements [core.Values]: what is renamed or migrated is not known here.
@@ -42,11 +41,7 @@ func (t *Type) Encode(written any) (json.RawMessage, error) {
 	c := written.(*changes)
 	room := buffers.Get().(*[]byte)
 	b := (*room)[:0]
-	defer func() {
-		if *room = b; cap(b) <= mostRoom {
-			buffers.Put(room)
-		}
-	}()
+	defer func() { putRoom(room, b) }()
 	plain, mergeds := c.plain, c.merged
 	for len(plain)+len(mergeds) > 0 {
 		if len(mergeds) == 0 || len(plain) > 0 && plain[0] < mergeds[0].field {
@@ -82,6 +77,13 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // mostRoom is the capacity up to which a buffer is used again.
 const mostRoom = 64 << 10
 
+// putRoom gives back a buffer, which may have grown.
+func putRoom(room *[]byte, b []byte) {
+	if *room = b; cap(b) <= mostRoom {
+		buffers.Put(room)
+	}
+}
+
 // Growth implements [core.Values].
 func (t *Type) Growth(written any) (growth []core.Growth) {
 	c, _ := written.(*changes)
@@ -114,7 +116,7 @@ func appendChange(b []byte, c field.Change) ([]byte, error) {
 	return append(b, data...), err
 }
 
-// appender is a change that appends its JSON, compact and valid, to b.
+// appender is a change, or a field, that appends its JSON, compact and valid, to b.
 type appender interface {
 	AppendJSON(b []byte) ([]byte, error)
 }
@@ -150,14 +152,39 @@ func Cause(err error) error {
 
 // Decode implements [core.Values].
 func (t *Type) Decode(data json.RawMessage, only []string) (any, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
 	parts, err := t.split(data, only)
 	if err != nil {
 		return nil, fmt.Errorf("changes: %w", err)
 	}
+	return t.decodeRecorded(parts)
+}
+
+// DecodeAll implements [core.Values].
+func (t *Type) DecodeAll(data []json.RawMessage) ([]any, error) {
+	all, replaced := make([]any, len(data)), make([]bool, len(t.fields))
+	for i, data := range slices.Backward(data) {
+		parts, err := t.split(data, nil)
+		if err != nil {
+			return nil, fmt.Errorf("changes: %w", err)
+		}
+		parts = slices.DeleteFunc(parts, func(p part) bool {
+			later := replaced[p.at]
+			replaced[p.at] = t.fields[p.at].replaces
+			return later
+		})
+		if all[i], err = t.decodeRecorded(parts); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// decodeRecorded reads recorded changes of fields, nil if there are none.
+func (t *Type) decodeRecorded(parts []part) (any, error) {
 	parts = slices.DeleteFunc(parts, func(p part) bool { return t.fields[p.at].unrecorded }) // from before they were
+	if len(parts) == 0 {
+		return nil, nil
+	}
 	c, errs := t.decode(parts, (*fieldInfo).decode)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -236,6 +263,12 @@ func (f *fieldInfo) decode(s unsafe.Pointer, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if f.simple == reflect.String {
+		if text, ok := jsonscan.Text(data); ok {
+			*(*string)(unsafe.Add(s, f.off)) = text
+			return nil
+		}
+	}
 	if err := json.Unmarshal(data, f.value(s)); err != nil {
 		return err
 	}
@@ -272,16 +305,17 @@ func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
 // Snapshot implements [core.Values]. Fields that hold the zero value are left
 // out.
 func (t *Type) Snapshot(base any, full bool) (json.RawMessage, error) {
-	var o jsonobject.Writer
+	room := buffers.Get().(*[]byte)
+	b := (*room)[:0]
+	defer func() { putRoom(room, b) }()
 	for i := range t.fields {
 		fi, s := &t.fields[i], t.with(t.at(base), int32(i))
-		var data []byte
 		var err error
 		if fi.tab == nil {
 			if fi.equal(s, t.zero) {
 				continue
 			}
-			data, err = fi.encode(s)
+			b, err = fi.append(fi.member(b), s)
 		} else {
 			if fi.unrecorded || fi.growing && !full {
 				continue
@@ -290,18 +324,27 @@ func (t *Type) Snapshot(base any, full bool) (json.RawMessage, error) {
 			if z, ok := v.(interface{ IsZero() bool }); ok && z.IsZero() {
 				continue
 			}
-			if sm, ok := fi.field(s).(field.Snapshotting); ok {
-				data, err = sm.MarshalSnapshot()
-			} else {
+			var data []byte
+			switch m := fi.field(s).(type) {
+			case appender:
+				b, err = m.AppendJSON(fi.member(b))
+			case field.Snapshotting:
+				data, err = m.MarshalSnapshot()
+				b = append(fi.member(b), data...)
+			default:
 				data, err = json.Marshal(v)
+				b = append(fi.member(b), data...)
 			}
 		}
 		if err != nil {
 			return nil, fi.err(Cause(err))
 		}
-		o.Member(fi.name, data)
 	}
-	return o.Close(), nil
+	if len(b) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	b = append(b, '}')
+	return bytes.Clone(b), nil
 }
 
 // Restore implements [core.Values].

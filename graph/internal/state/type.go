@@ -201,6 +201,7 @@ type fieldInfo struct {
 	infallible bool
 	checker    bool
 	keeping    bool
+	replaces   bool // each change replaces the value, as those of a plain field do
 	hashing    bool
 	growing    bool
 	stepped    bool
@@ -270,6 +271,9 @@ func (f *fieldInfo) merges(m field.Merger) {
 	_, f.checker = m.(field.Checker)
 	_, f.keeping = m.(field.Keeping)
 	_, f.hashing = m.(Hashing)
+	if r, ok := m.(Replacing); ok {
+		f.replaces = r.Replaces()
+	}
 	_, f.growing = m.(field.Growing)
 	_, f.stepped = m.(field.Stepped)
 	_, f.unrecorded = m.(field.Unrecorded)
@@ -282,6 +286,13 @@ func (f *fieldInfo) merges(m field.Merger) {
 type Hashing interface {
 	field.Merger
 	Hash() (h uint64, ok bool)
+}
+
+// Replacing is implemented by the Merger of a field of which each change may replace the
+// value, whatever it was.
+type Replacing interface {
+	field.Merger
+	Replaces() bool
 }
 
 func (l *layout) init(fields []fieldInfo) {
@@ -306,6 +317,7 @@ func (l *layout) init(fields []fieldInfo) {
 			}
 			continue
 		}
+		f.replaces = true
 		l.size += f.typ.Size()
 		if len(f.ops) > 0 {
 			l.plain = append(l.plain, int32(i))
@@ -317,7 +329,7 @@ func (l *layout) init(fields []fieldInfo) {
 // marshals reports whether a type has methods that encoding/json calls.
 func marshals(typ reflect.Type) bool {
 	p := reflect.PointerTo(typ) // has the methods of typ as well
-	return p.Implements(marshalerType) || p.Implements(textMarshalerType)
+	return p.Implements(marshalerType) || p.Implements(textMarshalerType) || p.Implements(unmarshalerType) || p.Implements(textUnmarshalerType)
 }
 
 // group adds the last of l.plain, f, to the last group or to a new one.

@@ -1,6 +1,7 @@
 package dbos
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -28,6 +29,10 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		server, err := servers.StartPostgres(dir)
+		if errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
+			log.Print("not tested: ", err)
+			return 0
+		}
 		if err != nil {
 			log.Print(err)
 			return 1

@@ -39,17 +39,21 @@ const formatSealed = 200
 //	t   time in nanoseconds since 1970, or [seconds, nanoseconds]
 //	g   graph, n version of the state's schema, m metadata
 //	c   changes: [[node, task, size, routing], ...], without routing along the
-//	    edges, and with a list of names for one that goes to nodes alone
+//	    edges, and with a list of names for one that goes to nodes alone; the
+//	    node only, if the task is as far on in its superstep as the change is
+//	    here, and its data is the last value in d: the name without brackets
 //	z   snapshot: [size, ranges, 1 if it is full]
-//	k   tasks: [[node, from, sent, size of payload, size of overlay], ...]
+//	k   tasks: [[node, from, sent, size of payload, size of overlay], ...], the
+//	    node without brackets where nothing follows
 //	w   open tasks, j joins, f deferred, ch children, u paused
 //	h   limits: [step at which the thread was last given something, tasks run
 //	    since, if any]
 //	a   due, as t
 //	x   sealed: [meta in base64, size of its data, -1 for none]; in a line data
 //	    is in base64 too
-//	r   recent: [digits, name, ...], each digit the index of a name; a digit
-//	    is followed by '*' and another that says how often it stands there
+//	r   recent: [digits, name, ...], or digits alone: each is the index of a
+//	    name, first of the first nodes of c and k, each once, then of these; a
+//	    digit is followed by '*' and another that says how often it stands there
 //	i   thread that waits for the end
 //	y   results of Once: [[task, name, size, error if there was one], ...]
 //	d   what the sizes speak of: data of changes, snapshot, payload and overlay
@@ -238,12 +242,17 @@ func (e *encoder) sealed(s *Sealed) {
 func (e *encoder) changes() error {
 	r := e.r
 	if len(r.Changes) > 0 {
+		last := r.lastValue()
 		e.meta = append(e.meta, `,"c":[`...)
 		for i := range r.Changes {
 			c := &r.Changes[i]
 			n, err := e.value(c.Data)
 			if err != nil {
 				return e.failed(err, "changes of node %q (task %d)", c.Node, c.Task)
+			}
+			if i == last && c.Task == i && c.Routing == nil {
+				e.meta = appendString(comma(e.meta, i), c.Node)
+				continue
 			}
 			b := appendString(append(comma(e.meta, i), '['), c.Node)
 			b = strconv.AppendInt(append(b, ','), int64(c.Task), 10)
@@ -276,6 +285,19 @@ func (e *encoder) changes() error {
 		e.meta = append(e.meta, ']')
 	}
 	return nil
+}
+
+// lastValue returns which change has the last value of the record's data, -1 if none has.
+func (r *Record) lastValue() int {
+	if r.Snapshot != nil || r.Sealed != nil || slices.ContainsFunc(r.Once, func(o OnceResult) bool { return len(o.Data) > 0 }) ||
+		slices.ContainsFunc(r.Tasks, func(t Task) bool { return len(t.Payload)+len(t.Overlay) > 0 }) {
+		return -1
+	}
+	i := len(r.Changes) - 1
+	for i >= 0 && len(r.Changes[i].Data) == 0 {
+		i--
+	}
+	return i
 }
 
 func appendRouting(b []byte, r *Routing) ([]byte, error) {
@@ -319,6 +341,10 @@ func (e *encoder) tasks() error {
 		o, err := e.value(t.Overlay)
 		if err != nil {
 			return e.failed(err, "overlay of task %d (%s)", i, t.Node)
+		}
+		if t.From == "" && !t.Sent && p < 0 && o < 0 {
+			e.meta = appendString(comma(e.meta, i), t.Node)
+			continue
 		}
 		b := appendString(append(comma(e.meta, i), '['), t.Node)
 		if t.From != "" || t.Sent || p >= 0 || o >= 0 {
@@ -368,8 +394,25 @@ func (e *encoder) once() error {
 
 const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
+// named is how many nodes of each kind a record's Recent refers to.
+const named = 20
+
+// known returns the first nodes of n changes or tasks, beside those that are known.
+func known(names []string, n int, node func(i int) string) []string {
+	for i := range min(n, named) {
+		if s := node(i); s != "" && !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	}
+	return names
+}
+
 func (e *encoder) recent() {
-	names := make([]string, 0, len(e.r.Recent))
+	r := e.r
+	names := make([]string, 0, len(r.Recent)+2)
+	names = known(names, len(r.Changes), func(i int) string { return r.Changes[i].Node })
+	names = known(names, len(r.Tasks), func(i int) string { return r.Tasks[i].Node })
+	said := len(names)
 	index := make([]byte, len(e.r.Recent))
 	for i, n := range e.r.Recent {
 		k := 0
@@ -377,7 +420,7 @@ func (e *encoder) recent() {
 			k++
 		}
 		if k == len(digits) { // too many for digits: the names as they are
-			names, index = e.r.Recent, nil
+			names, index, said = r.Recent, nil, 0
 			break
 		}
 		if k == len(names) {
@@ -385,7 +428,11 @@ func (e *encoder) recent() {
 		}
 		index[i] = digits[k]
 	}
-	b := append(e.meta, `,"r":["`...)
+	b := append(e.meta, `,"r":`...)
+	if names = names[said:]; len(names) > 0 {
+		b = append(b, '[')
+	}
+	b = append(b, '"')
 	for i, n := 0, 0; i < len(index); i += n {
 		for n = 1; i+n < len(index) && n < len(digits)-1 && index[i+n] == index[i]; {
 			n++
@@ -400,7 +447,10 @@ func (e *encoder) recent() {
 	for _, n := range names {
 		b = appendString(append(b, ','), n)
 	}
-	e.meta = append(b, ']')
+	if len(names) > 0 {
+		b = append(b, ']')
+	}
+	e.meta = b
 }
 
 func (e *encoder) other(key, what string, v any) error {
@@ -605,7 +655,7 @@ func unmarshal(b []byte, folding bool) (*Record, error) {
 			return nil, errors.New("a value is missing")
 		}
 		v := w.data[n]
-		if n++; len(v) != size {
+		if n++; len(v) != size && size != theRest {
 			return nil, fmt.Errorf("%d bytes, %d were written", len(v), size)
 		}
 		return v, nil
@@ -643,7 +693,10 @@ func unmarshalBody(r *Record, meta, data []byte, folding bool) error {
 	}
 	if data != nil {
 		w.next = func(size int) (json.RawMessage, error) {
-			if size > len(data) {
+			if size == theRest && len(data) > 0 {
+				size = len(data)
+			}
+			if size > len(data) || size < 0 {
 				return nil, fmt.Errorf("%d bytes are left, %d were written", len(data), size)
 			}
 			v := data[:size:size]
@@ -762,7 +815,12 @@ func (w *wire) member(key, b []byte) (err error) {
 		}, 2)
 	case "c":
 		err = elements(b, func(b []byte) error {
-			var c wireChange
+			c := wireChange{task: len(w.changes), size: theRest}
+			if b[0] == '"' {
+				err := str(b, &c.node)
+				w.changes = append(w.changes, c)
+				return err
+			}
 			err := tuple(b, 3, func(i int, b []byte) (err error) {
 				switch i {
 				case 0:
@@ -819,6 +877,11 @@ func (w *wire) member(key, b []byte) (err error) {
 			return err
 		})
 	case "r":
+		if b[0] == '"' {
+			w.recent = append(w.recent, "")
+			err = str(b, &w.recent[0])
+			break
+		}
 		err = elements(b, func(b []byte) error {
 			var s string
 			err := str(b, &s)
@@ -894,7 +957,7 @@ func (w *wire) record(r *Record) error {
 		w.place(r)
 	}
 	value := func(size int) (json.RawMessage, error) {
-		if size < 0 || w.next == nil {
+		if size < theRest || size == -1 || w.next == nil {
 			return nil, nil
 		}
 		return w.next(size)
@@ -989,6 +1052,9 @@ func (w *wire) recently(r *Record) error {
 		r.Recent = slices.Clone(names)
 		return nil
 	}
+	var room [4]string
+	said := known(room[:0], len(w.changes), func(i int) string { return w.changes[i].node })
+	names = append(known(said, len(w.tasks), func(i int) string { return w.tasks[i].node }), names...)
 	r.Recent = make([]string, 0, 20)
 	for i := 0; i < len(index); i++ {
 		k, times := strings.IndexByte(digits, index[i]), 1
@@ -1072,6 +1138,9 @@ type wireChange struct {
 	routing    *Routing
 }
 
+// theRest is the size of data that takes what is left.
+const theRest = -2
+
 type wireSnapshot struct {
 	size   int
 	full   bool
@@ -1091,6 +1160,9 @@ type wireTask struct {
 
 func parseTask(b []byte) (t wireTask, err error) {
 	t.payload, t.overlay = -1, -1
+	if b[0] == '"' {
+		return t, str(b, &t.node)
+	}
 	err = tuple(b, 1, func(i int, b []byte) error {
 		switch i {
 		case 0:

@@ -85,6 +85,9 @@
 //
 // # The form of what is stored
 //
+// What is compressed is a frame of Zstandard, by a dictionary that is a part of this package
+// and stays so for ever: the frame names it by its number.
+//
 // The first byte of each part says what was done to it. So options may change at
 // any time, and a thread may be mixed. What a newer version of this package wrote
 // in a form that this one doesn't know is [checkpoint.ErrVersion].

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/zip"
 )
 
 // Errors of reading. All name the thread and the record or result.
@@ -19,7 +20,7 @@ var (
 
 	// ErrTooLarge: something would take more memory than Options.MaxSize
 	// allows when decompressed. It comes in a *[checkpoint.CorruptError].
-	ErrTooLarge = errors.New("codec: too large when decompressed")
+	ErrTooLarge = zip.ErrTooLarge
 )
 
 // errOpen says no more than that the check failed: nothing else is known.

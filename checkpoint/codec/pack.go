@@ -1,13 +1,10 @@
 package codec
 
 import (
-	"errors"
 	"fmt"
-	"sync"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/zip"
 )
 
 // The first byte of all that is stored says what was done to the rest.
@@ -39,26 +36,6 @@ func (e Encoding) String() string {
 	return fmt.Sprintf("Encoding(%d)", uint8(e))
 }
 
-// smallest is the size from which compressing may pay.
-const smallest = 64
-
-// zstdCoders are shared by all stores: each takes megabytes. They start no
-// goroutine, and are made when they are first needed.
-var zstdCoders = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
-	// A frame of one segment names its size. Neither a checksum nor the frame
-	// around nothing is needed.
-	e, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
-	if err != nil {
-		panic(err) // the options are valid
-	}
-	// What DecodeAll is given room for is all it takes.
-	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxMaxSize), zstd.WithDecoderConcurrency(0))
-	if err != nil {
-		panic(err) // the options are valid
-	}
-	return e, d
-})
-
 // pack encodes JSON, one value or several without anything between, and returns
 // the flags that unpack needs.
 func (s *Store) pack(b []byte) (byte, []byte) {
@@ -74,9 +51,8 @@ func (s *Store) pack(b []byte) (byte, []byte) {
 
 // compressed is pack for what is no JSON.
 func (s *Store) compressed(b []byte) (byte, []byte) {
-	if s.compress && len(b) >= smallest && len(b) <= s.maxSize {
-		e, _ := zstdCoders()
-		if c := e.EncodeAll(b, make([]byte, 0, len(b))); len(c) < len(b)-len(b)/32 {
+	if s.compress && len(b) <= s.maxSize {
+		if c, ok := zip.Dense(b); ok {
 			return flagZstd, c
 		}
 	}
@@ -86,7 +62,7 @@ func (s *Store) compressed(b []byte) (byte, []byte) {
 func (s *Store) unpack(flags byte, b []byte) ([]byte, error) {
 	if flags&flagZstd != 0 {
 		var err error
-		if b, err = s.decompress(b); err != nil {
+		if b, err = zip.Expand(b, s.maxSize); err != nil {
 			return nil, err
 		}
 	}
@@ -97,34 +73,6 @@ func (s *Store) unpack(flags byte, b []byte) ([]byte, error) {
 		return fromCBOR(b, s.maxSize)
 	}
 	return nil, fmt.Errorf("unknown encoding %d", flags&flagEncoding)
-}
-
-func (s *Store) decompress(b []byte) ([]byte, error) {
-	var h zstd.Header
-	if err := h.Decode(b); err != nil {
-		return nil, fmt.Errorf("not compressed data: %w", err)
-	}
-	switch {
-	case h.Skippable || !h.HasFCS:
-		return nil, errors.New("compressed data does not name its size")
-	case h.FrameContentSize > uint64(s.maxSize):
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, h.FrameContentSize, s.maxSize)
-	case h.FrameContentSize>>17 > uint64(len(b)):
-		// A block takes more than a byte and holds 128 kB at most: nobody needs
-		// to make room for what cannot come.
-		return nil, fmt.Errorf("%w: %d bytes out of %d", ErrTooLarge, h.FrameContentSize, len(b))
-	}
-	_, d := zstdCoders()
-	out, err := d.DecodeAll(b, make([]byte, 0, h.FrameContentSize))
-	switch {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return nil, fmt.Errorf("%w: more than the %d bytes it names", ErrTooLarge, h.FrameContentSize)
-	case err != nil:
-		return nil, fmt.Errorf("compressed data: %w", err)
-	case uint64(len(out)) != h.FrameContentSize:
-		return nil, fmt.Errorf("compressed data holds %d bytes, it names %d", len(out), h.FrameContentSize)
-	}
-	return out, nil
 }
 
 func checkVersion(flags byte) error {

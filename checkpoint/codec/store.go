@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/zip"
 )
 
 // Options says in which form things are stored. It may change at any time: what
@@ -22,7 +23,8 @@ type Options struct {
 	// then put anything there in clear: turn it off when [Store.Rewrap] is done.
 	AllowPlain bool
 
-	// Compress compresses by Zstandard what gets smaller by that.
+	// Compress compresses by Zstandard what gets smaller by that, with a dictionary of
+	// English and of the words of records and messages.
 	Compress bool
 
 	// Encoding is the form of records before compression and encryption.
@@ -34,7 +36,7 @@ type Options struct {
 	MaxSize int
 }
 
-const maxMaxSize = 256 << 20
+const maxMaxSize = zip.MaxSize
 
 // Store is a [checkpoint.Store] that keeps all that it is given in another one,
 // in another form. Of what the inner store can do beyond, it can do the same; for

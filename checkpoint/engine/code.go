@@ -27,12 +27,16 @@ func appendIDName(b []byte, id checkpoint.ID) []byte {
 	return appendName(append(b, 0), id)
 }
 
-// appendID is appendText for an ID: 16 bytes if it is a UUID.
+// appendID is appendText for an ID: its run's 12 bytes and its number in it, if it is a UUID.
 func appendID(b []byte, id checkpoint.ID) []byte {
 	if u, ok := id.Bytes(); ok {
-		return append(append(b, 16), u[:]...)
+		return appendUUID(append(b, 1), u)
 	}
 	return appendText(append(b, 0), id)
+}
+
+func appendUUID(b []byte, u [16]byte) []byte {
+	return binary.AppendUvarint(append(b, u[:12]...), uint64(binary.BigEndian.Uint32(u[12:])))
 }
 
 // reader takes a coded value apart. What is missing makes it fail, once and for all.
@@ -81,13 +85,16 @@ func (r *reader) signed() int64 {
 func (r *reader) text() string { return string(r.take(r.number())) }
 
 func (r *reader) id() checkpoint.ID {
-	if r.byte() == 16 {
-		if b := r.take(16); b != nil {
-			return checkpoint.IDFromBytes([16]byte(b))
-		}
-		return ""
+	if r.byte() == 1 {
+		return checkpoint.IDFromBytes(r.uuid())
 	}
 	return checkpoint.ID(r.text())
+}
+
+func (r *reader) uuid() (u [16]byte) {
+	copy(u[:], r.take(12))
+	binary.BigEndian.PutUint32(u[12:], uint32(r.number()))
+	return u
 }
 
 // end reports whether all was there, and nothing else.
@@ -190,7 +197,7 @@ func ParseHeader(thread checkpoint.ThreadID, b []byte) (h Header, err error) {
 // The kinds of side rows. A key begins with the kind and the log's namespace.
 const (
 	keyResult  = 'r' // branch, epoch, task, generation, kind, name: a result
-	keyRun     = 'u' // run, number of an ID: the place of its record, and of those that follow
+	keyRun     = 'u' // run, number of an ID that is out of order: the place of its record, and of those that follow
 	keySegment = 's' // place: the branch and number of its record, and of those that follow
 )
 
@@ -313,8 +320,9 @@ func parseResult(thread checkpoint.ThreadID, step []byte, d checkpoint.Drop, row
 	return out, nil
 }
 
-// piece says where the records stand whose IDs follow one another in a run: that with n
-// stands at place, the next one after it, as far as the next piece.
+// piece says where the records stand that are out of order, see [Row], and whose IDs follow
+// one another in a run: that with n stands at place, the next one after it, as far as the
+// next piece.
 type piece struct {
 	n     uint32
 	place int64
@@ -371,7 +379,7 @@ func (r *Row) sums(thread checkpoint.ThreadID) uint64 {
 	for _, n := range [...]int64{r.Place, r.Seq, r.At, r.Count, r.Bytes} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
-	b = appendText(appendText(b, r.ID), r.Branch)
+	b = appendText(appendText(appendText(b, r.ID), r.Branch), r.Top)
 	seed := crc32.Checksum(b, castagnoli)
 	return uint64(crc32.Update(seed, castagnoli, r.Meta))<<32 | uint64(crc32.Update(^seed, castagnoli, r.Data))
 }
@@ -379,75 +387,12 @@ func (r *Row) sums(thread checkpoint.ThreadID) uint64 {
 // Seal sets the row's checksums: for drivers whose own cover all that it says.
 func (r *Row) Seal(thread checkpoint.ThreadID) { r.Sum = r.sums(thread) }
 
-// Begin returns the side row that comes with a row unless its ID is the next one, in the
-// same run, after that of the row before: for drivers that leave it unsaid.
-func (r *Row) Begin(thread checkpoint.ThreadID) Put {
-	run, n := runKey(r.Namespace, r.ID)
-	return piecePut(thread, run, piece{n, r.Place})
-}
-
 // rowOf encodes a record. Its place and what is counted are for place to say.
 func rowOf(rec *checkpoint.Record) (Row, error) {
 	meta, data, err := checkpoint.MarshalBody(rec)
 	return Row{
 		Namespace: rec.Log.Namespace, ID: rec.ID, Branch: rec.Branch, Seq: rec.Seq, At: rec.CreatedAt.UnixNano(), Meta: meta, Data: data,
 	}, err
-}
-
-// AppendFacts appends what a row says beside where it stands and what it holds, for
-// drivers that keep bytes.
-func AppendFacts(b []byte, r *Row) []byte {
-	b = binary.BigEndian.AppendUint64(append(b, 1), r.Sum)
-	b = binary.AppendVarint(b, r.Seq)
-	b = binary.AppendVarint(b, r.At)
-	b = binary.AppendVarint(b, r.Count)
-	b = binary.AppendVarint(b, r.Bytes)
-	return appendID(appendID(b, r.ID), checkpoint.ID(r.Branch))
-}
-
-// ParseFacts is the reverse of [AppendFacts]. What it makes of bytes that were changed
-// does not fit the row's checksum; its error is that they are cut off, or
-// checkpoint.ErrVersion for a form that it doesn't know.
-func ParseFacts(r *Row, b []byte) error {
-	c := reader{b: b}
-	if err := r.facts(&c); err != nil {
-		return err
-	}
-	return c.end()
-}
-
-func (r *Row) facts(c *reader) error {
-	if form := c.byte(); form != 1 && !c.bad {
-		return fmt.Errorf("%w: a row has form %d", checkpoint.ErrVersion, form)
-	}
-	if sum := c.take(8); sum != nil {
-		r.Sum = binary.BigEndian.Uint64(sum)
-	}
-	r.Seq, r.At, r.Count, r.Bytes = c.signed(), c.signed(), c.signed(), c.signed()
-	r.ID, r.Branch = c.id(), checkpoint.Branch(c.id())
-	if c.bad {
-		return errCut
-	}
-	return nil
-}
-
-var errCut = errors.New("it is cut off, or longer than it says")
-
-// AppendRow appends the facts of a row and its Meta.
-func AppendRow(b []byte, r *Row) []byte { return append(AppendFacts(b, r), r.Meta...) }
-
-// ParseRow is the reverse of [AppendRow], for a row that stands at a place. It fails with
-// checkpoint.ErrCorrupt, or with checkpoint.ErrVersion for a form that it doesn't know.
-func ParseRow(thread checkpoint.ThreadID, ns string, place int64, b []byte) (Row, error) {
-	out, c := Row{Namespace: ns, Place: place}, reader{b: b}
-	switch err := out.facts(&c); {
-	case errors.Is(err, checkpoint.ErrVersion):
-		return out, fmt.Errorf("thread %q, log %q, place %d: %w", thread, ns, place, err)
-	case err != nil:
-		return out, damagedRow(thread, &out, err)
-	}
-	out.Meta = c.b
-	return out, nil
 }
 
 func (r *Row) size() int64 { return int64(len(r.Meta) + len(r.Data)) }

@@ -9,8 +9,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -131,6 +134,11 @@ type Row struct {
 	Count  int64 // of the log's rows up to this one, when it was the newest
 	Bytes  int64 // of their Meta and Data
 
+	// Top is the highest ID of the log's rows up to this one. A row is in order if it is its
+	// own: then its ID leads to it, as the rows' Top only grows. One that is no UUID, or not
+	// higher than all before, is out of order; a side row says where it stands.
+	Top checkpoint.ID
+
 	Sum        uint64 // checksums of Meta and Data with all of the above and the thread's ID
 	Meta, Data []byte // see [checkpoint.MarshalBody]
 }
@@ -242,6 +250,13 @@ type ListQuery struct {
 	Want   int
 }
 
+// Takes reports whether a thread is one that the query selects, by its header: for drivers
+// that look at all.
+func (q *ListQuery) Takes(id checkpoint.ThreadID, h *Header) bool {
+	return h.Listed && strings.HasPrefix(string(id), q.Prefix) && (q.Prefix != "" || h.Minute < q.Below) &&
+		!slices.ContainsFunc(q.Labels, func(l string) bool { return !slices.Contains(h.Labels, l) })
+}
+
 // Listed is a thread that is listed. Head is the newest row of its log with the empty
 // namespace, without Data; First is At of its oldest.
 type Listed struct {
@@ -260,6 +275,25 @@ type WaitQuery struct {
 	After  time.Time
 	Thread checkpoint.ThreadID
 	Limit  int // a page with fewer is the last
+}
+
+func (q *WaitQuery) at(h *Header) time.Time {
+	if q.Leased {
+		return h.Lease.Until
+	}
+	return h.Due()
+}
+
+// Takes reports whether a thread is one that the query selects, by its header: for drivers
+// that look at all. Compare orders them.
+func (q *WaitQuery) Takes(id checkpoint.ThreadID, h *Header) bool {
+	at := q.at(h)
+	return !at.IsZero() && (q.Until.IsZero() || !at.After(q.Until)) && cmp.Or(at.Compare(q.After), cmp.Compare(id, q.Thread)) > 0
+}
+
+// Compare orders what the query selects.
+func (q *WaitQuery) Compare(a, b Waiter) int {
+	return cmp.Or(q.at(&a.Header).Compare(q.at(&b.Header)), cmp.Compare(a.Thread, b.Thread))
 }
 
 // Waiter is a thread that WaitQuery selects. Now is the store's time.

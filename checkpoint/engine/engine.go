@@ -226,7 +226,7 @@ func (e *Engine) write(ctx context.Context, t *thread, w *checkpoint.Write, row 
 			if err != nil {
 				return checkpoint.Written{}, err
 			}
-			st, fresh, see = t.knows(w.Log.Namespace, &l), true, looked{doubt: see.doubt}
+			st, fresh, see = t.knows(w.Log.Namespace, &l), true, looked{}
 		}
 		p, err := planWrite(&t.header, st, w, row, see, t.clock.now())
 		switch {
@@ -262,8 +262,7 @@ func (e *Engine) write(ctx context.Context, t *thread, w *checkpoint.Write, row 
 			return checkpoint.Written{}, c.Err
 		}
 		t.forget()
-		see = looked{doubt: see.doubt || c.Absent != nil}
-		fresh = false
+		see, fresh = looked{}, false
 	}
 	return checkpoint.Written{}, errRestless
 }
@@ -275,19 +274,7 @@ func (e *Engine) look(ctx context.Context, r *checkpoint.Record, needs looked, s
 		if err != nil {
 			return err
 		}
-		run, n := runKey(r.Log.Namespace, r.ID)
-		next, err := e.driver.Side(ctx, r.Log.Thread, SideQuery{From: append(pieceKey(run, n), 0), Below: Below(run), Limit: 1})
-		if err != nil {
-			return err
-		}
-		see.id, see.exists, see.until = true, row != nil, 0
-		if len(next) > 0 {
-			p, err := parsePiece(r.Log.Thread, &next[0])
-			if err != nil {
-				return err
-			}
-			see.until = p.n
-		}
+		see.id, see.exists = true, row != nil
 	}
 	if needs.branch {
 		see.branch, see.last = true, 0
@@ -310,21 +297,73 @@ func (e *Engine) look(ctx context.Context, r *checkpoint.Record, needs looked, s
 
 // find returns the row of the record with an ID, nil if there is none.
 func (e *Engine) find(ctx context.Context, log checkpoint.Log, id checkpoint.ID, meta bool) (*Row, error) {
-	run, n := runKey(log.Namespace, id)
-	rows, err := e.driver.Side(ctx, log.Thread, SideQuery{From: run, Below: append(pieceKey(run, n), 0), Desc: true, Limit: 1})
-	if err != nil || len(rows) == 0 {
+	place, err := e.inOrder(ctx, log, id)
+	if err == nil && place == 0 {
+		run, n := runKey(log.Namespace, id)
+		var rows []SideRow
+		if rows, err = e.driver.Side(ctx, log.Thread, SideQuery{From: run, Below: append(pieceKey(run, n), 0), Desc: true, Limit: 1}); len(rows) > 0 && err == nil {
+			var p piece
+			p, err = parsePiece(log.Thread, &rows[0])
+			place = p.place + int64(n-p.n)
+		}
+	}
+	if err != nil || place == 0 {
 		return nil, err
 	}
-	p, err := parsePiece(log.Thread, &rows[0])
-	if err != nil {
-		return nil, err
-	}
-	place := p.place + int64(n-p.n)
 	page, _, err := e.driver.Rows(ctx, RowQuery{Log: log, From: place, To: place, Meta: meta, Rows: 1, Bytes: 1})
 	if err != nil || len(page) == 0 || page[0].ID != id {
 		return nil, err
 	}
 	return &page[0], nil
+}
+
+// inOrder returns the place of the row that has an ID and is in order, 0 if there is none. As
+// the rows' highest IDs grow it is found by halves, or sooner: IDs say when they were made.
+func (e *Engine) inOrder(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (int64, error) {
+	if !id.Valid() {
+		return 0, nil
+	}
+	// Rows below low have lower ones. Where the highest is not lower, the row stands before
+	// it: up to high.
+	q := RowQuery{Log: log, From: 1, To: maxPlace, Desc: true, Meta: true, Rows: pageRowsDesc, Bytes: pageBytes}
+	low, high := int64(1), int64(maxPlace)
+	when, since, until := begun(id), int64(0), int64(0)
+	for n := 0; low <= high; n++ {
+		page, last, err := e.driver.Rows(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		if len(page) == 0 {
+			high = q.From - 1
+		} else {
+			if q.Desc {
+				slices.Reverse(page)
+			}
+			for i := range page {
+				if page[i].ID == id {
+					return page[i].Place, nil
+				}
+			}
+			first, end := &page[0], &page[len(page)-1]
+			switch {
+			case first.Top >= id && (q.Desc && !last || !q.Desc && q.From > low):
+				if high = q.From - 1; q.Desc {
+					high = first.Place - 1
+				}
+				until = begun(first.Top)
+			case end.Top < id && !q.Desc && !last:
+				low, since = end.Place+1, begun(end.Top)
+			default: // it would be here
+				return 0, nil
+			}
+		}
+		q.Desc, q.From, q.To = false, low+(high-low)/2, high
+		if span := float64(until - since); n%2 == 0 && since > 0 && span > 0 {
+			q.From = low + int64(float64(high-low)*float64(when-since)/span)
+		}
+		q.From = max(low, min(high, q.From)-pageRowsDesc/2)
+	}
+	return 0, nil
 }
 
 // maxPlace is above all places.

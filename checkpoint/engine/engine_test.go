@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -191,5 +192,117 @@ func TestWhatGoesGoesInPiecesTheNewestFirst(t *testing.T) {
 				t.Errorf("taken up again: %s", got)
 			}
 		})
+	}
+}
+
+// runRows returns the keys of the side rows that say where records stand.
+func runRows(t *testing.T, d engine.Driver, thread checkpoint.ThreadID) (keys [][]byte) {
+	t.Helper()
+	rows, err := d.Side(t.Context(), thread, engine.SideQuery{From: []byte("u"), Below: []byte("v")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
+// Records of runs that began one after the other are found by their IDs, in whatever order
+// the others came, how many there are and what was removed; what isn't there is not found.
+func TestARecordIsFoundByItsID(t *testing.T) {
+	for name, runs := range map[string][]int{ // the ages of the runs that write, one record each
+		"in order": {0, 0, -1, -1, -1}, "by turns": {0, 1, 0, 1, 0, 1, 2, 0, 3}, "the wrong way round": {9, 8, 7, 6, 5, 5, 4}, "one too early": {3, 9, 4, 4, 5, 6, 6, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := new(engine.Memory)
+			s, l := engine.New(d, engine.Options{}), newLog(t, "t")
+			ids := make([]checkpoint.ID, 10)
+			for i := range ids {
+				ids[i] = checkpoint.NewRunID()
+			}
+			next := map[checkpoint.ID]uint32{}
+			var all []checkpoint.ID
+			for round := range 40 {
+				for _, age := range runs {
+					switch {
+					case name != "in order":
+						l.run = ids[age]
+					case age == 0: // else the run goes on
+						l.run = checkpoint.NewRunID()
+					}
+					next[l.run]++
+					id := l.run.Checkpoint(next[l.run])
+					r := &checkpoint.Record{ID: id, Log: l.log, Seq: int64(len(all) + 1), Parent: l.head, Source: checkpoint.SourceLoop, Graph: "g"}
+					if _, err := s.Write(t.Context(), &checkpoint.Write{Log: l.log, Record: r, Head: l.head}); err != nil {
+						t.Fatal(round, err)
+					}
+					l.head, all = id, append(all, id)
+				}
+			}
+			again := &checkpoint.Record{ID: all[len(all)/3], Log: l.log, Seq: int64(len(all) + 1), Parent: l.head, Source: checkpoint.SourceLoop, Graph: "g"}
+			if _, err := s.Write(t.Context(), &checkpoint.Write{Log: l.log, Record: again, Head: l.head}); !errors.Is(err, checkpoint.ErrInvalid) {
+				t.Errorf("an ID that is there: %v", err)
+			}
+			gone := map[checkpoint.ID]bool{}
+			look := func() {
+				t.Helper()
+				for i, id := range append(all, checkpoint.NewRunID(), ids[0], ids[4].Checkpoint(1<<31)) {
+					r, err := s.Get(t.Context(), l.log, id)
+					switch {
+					case i >= len(all) || gone[id]:
+						if !errors.Is(err, checkpoint.ErrNotFound) {
+							t.Fatalf("record %d, which is not there: %v, %v", i, r, err)
+						}
+					case err != nil || r.Seq != int64(i+1):
+						t.Fatalf("record %d: %v, %v", i+1, r, err)
+					}
+				}
+				for c, err := range s.Verify(t.Context(), "t") {
+					t.Fatal(c, err)
+				}
+			}
+			look()
+			if n := len(runRows(t, d, "t")); name == "in order" && n != 0 {
+				t.Errorf("%d side rows say where records in order stand", n)
+			}
+			rw := &checkpoint.Rewrite{Log: l.log, Head: l.head}
+			for i, id := range all[:len(all)-1] {
+				if i%3 == 0 || i > 50 && i < 90 {
+					rw.Remove, gone[id] = append(rw.Remove, id), true
+				}
+			}
+			if err := s.Rewrite(t.Context(), rw); err != nil {
+				t.Fatal(err)
+			}
+			look()
+		})
+	}
+}
+
+func TestARecordToWhichNoIDLeadsIsDamage(t *testing.T) {
+	d := new(engine.Memory)
+	s, l := engine.New(d, engine.Options{}), newLog(t, "t")
+	early := l.run
+	l.run = checkpoint.NewRunID()
+	l.add(s, 2)
+	l.run = early
+	l.add(s, 2)
+	keys := runRows(t, d, "t")
+	l0, err := d.Load(t.Context(), l.log)
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%d side rows, %v", len(keys), err)
+	}
+	if err := d.Commit(t.Context(), []*engine.Commit{{Thread: "t", Version: l0.Header.Version, Delete: keys}}); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for c, err := range s.Verify(t.Context(), "t") {
+		if n++; err != nil || !strings.Contains(c.Error(), "its ID does not lead to it") {
+			t.Error(c, err)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d findings, want one of each record that came too late", n)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -218,11 +217,9 @@ func (d *Memory) List(_ context.Context, q ListQuery) (page []Listed, below int6
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id, t := range d.threads {
-		if !t.header.Listed || t.header.Minute >= q.Below || !strings.HasPrefix(string(id), q.Prefix) {
-			continue
+		if rows := t.logs[""]; q.Takes(id, &t.header) {
+			page = append(page, Listed{Thread: id, Header: t.header, Head: rows[len(rows)-1], First: rows[0].At})
 		}
-		rows := t.logs[""]
-		page = append(page, Listed{Thread: id, Header: t.header, Head: rows[len(rows)-1], First: rows[0].At})
 	}
 	return page, 0, false, nil
 }
@@ -231,22 +228,12 @@ func (d *Memory) List(_ context.Context, q ListQuery) (page []Listed, below int6
 func (d *Memory) Waiting(_ context.Context, q WaitQuery) (out []Waiter, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at := func(h *Header) time.Time {
-		if q.Leased {
-			return h.Lease.Until
-		}
-		return h.Due()
-	}
 	for id, t := range d.threads {
-		due := at(&t.header)
-		if due.IsZero() || !q.Until.IsZero() && due.After(q.Until) || cmp.Or(due.Compare(q.After), cmp.Compare(id, q.Thread)) <= 0 {
-			continue
+		if q.Takes(id, &t.header) {
+			out = append(out, Waiter{Thread: id, Header: t.header, Now: time.Now()})
 		}
-		out = append(out, Waiter{Thread: id, Header: t.header, Now: time.Now()})
 	}
-	slices.SortFunc(out, func(a, b Waiter) int {
-		return cmp.Or(at(&a.Header).Compare(at(&b.Header)), cmp.Compare(a.Thread, b.Thread))
-	})
+	slices.SortFunc(out, q.Compare)
 	return out[:min(q.Limit, len(out))], nil
 }
 

@@ -22,11 +22,7 @@ type logState struct {
 	seq    int64
 	count  int64
 	bytes  int64
-
-	// free says that the ID after id is not in the log, nor those below until; 0: nor any
-	// above it.
-	free  bool
-	until uint32
+	top    checkpoint.ID // see Row
 
 	metadata map[string]string // of which the header has the labels; nil: unknown
 }
@@ -34,7 +30,7 @@ type logState struct {
 func stateOf(l *Loaded) logState {
 	st := logState{ref: l.Ref}
 	if r := l.Newest; r != nil {
-		st.place, st.id, st.branch, st.seq, st.count, st.bytes = r.Place, r.ID, r.Branch, r.Seq, r.Count, r.Bytes
+		st.place, st.id, st.branch, st.seq, st.count, st.bytes, st.top = r.Place, r.ID, r.Branch, r.Seq, r.Count, r.Bytes, r.Top
 	}
 	return st
 }
@@ -43,12 +39,8 @@ func stateOf(l *Loaded) logState {
 type looked struct {
 	id, branch bool // was it?
 
-	exists bool   // the log has the ID
-	until  uint32 // the least number of its run that the log has above it; 0: none
-
-	last int64 // the newest number of its branch; 0: the log doesn't have the branch
-
-	doubt bool // that the log has no ID of its run
+	exists bool  // the log has the ID
+	last   int64 // the newest number of its branch; 0: the log doesn't have the branch
 }
 
 // planned is a commit, and what is known when it has happened.
@@ -218,19 +210,15 @@ func isNext(id, prev checkpoint.ID) bool {
 	return n != 1<<32-1 && id.Count() == n+1
 }
 
-// needs says what has to be looked up before a record can be appended. That nothing is
-// there of the record's run the commit itself can see to.
+// above reports whether an ID is in order in a log whose highest is top: then the log
+// doesn't have it.
+func above(id, top checkpoint.ID) bool { return id > top && id.Valid() }
+
+// needs says what has to be looked up before a record can be appended.
 func needs(st *logState, r *checkpoint.Record, see looked) (n looked) {
-	if st.place == 0 {
-		return n
-	}
-	n.branch = !see.branch && r.Branch != st.branch
-	switch {
-	case see.id:
-	case isNext(r.ID, st.id):
-		n.id = !st.free
-	default:
-		n.id = n.branch || see.branch || see.doubt || r.ID.Run() == st.id.Run()
+	if st.place > 0 {
+		n.branch = !see.branch && r.Branch != st.branch
+		n.id = !see.id && !above(r.ID, st.top)
 	}
 	return n
 }
@@ -253,24 +241,17 @@ func (st *logState) append(c *Commit, before *logState, r *checkpoint.Record, ro
 	}
 	row.Place, row.Count = before.place+1, before.count+1
 	row.Bytes = before.bytes + row.size()
+	if row.Top = r.ID; !above(r.ID, before.top) {
+		if row.Top = before.top; before.place == 0 || before.id == before.top || !isNext(r.ID, before.id) {
+			run, n := runKey(row.Namespace, r.ID)
+			c.Put = append(c.Put, piecePut(c.Thread, run, piece{n, row.Place}))
+		}
+	}
 	row.Sum = row.sums(c.Thread)
 	c.Append = []Row{*row}
-	next := isNext(r.ID, before.id)
-	if !next {
-		run, n := runKey(row.Namespace, r.ID)
-		if !see.id && before.place > 0 {
-			c.Absent = [][]byte{run}
-		}
-		c.Put = append(c.Put, piecePut(c.Thread, run, piece{n, row.Place}))
-	}
 	if g := (segment{row.Place, r.Branch, r.Seq}); before.place == 0 && g != (segment{1, "", 1}) || before.place > 0 && r.Branch != before.branch {
 		c.Put = append(c.Put, segmentPut(c.Thread, row.Namespace, g))
 	}
-	until := before.until // of the run that goes on
-	if !next || see.id {
-		until = see.until
-	}
-	st.place, st.id, st.branch, st.seq, st.count, st.bytes = row.Place, r.ID, r.Branch, r.Seq, row.Count, row.Bytes
-	st.until, st.free = until, until == 0 || r.ID.Count()+1 < until
+	st.place, st.id, st.branch, st.seq, st.count, st.bytes, st.top = row.Place, r.ID, r.Branch, r.Seq, row.Count, row.Bytes, row.Top
 	return nil
 }

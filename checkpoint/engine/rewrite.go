@@ -128,7 +128,7 @@ func (w *rewriting) find() (gone map[int]bool, with map[int]Row, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		row.Place = w.rows[i].Place
+		row.Place, row.Top = w.rows[i].Place, w.rows[i].Top
 		with[i] = row
 	}
 	return gone, with, left(w.r, w.rows, gone)

@@ -185,6 +185,7 @@ func (v *verifier) log(newest *Row, h *Header, pieces map[string][]piece, segmen
 	type numbers struct{ seq, place, holes int64 }
 	branches := map[checkpoint.Branch]numbers{}
 	var count, bytes, before int64
+	var top checkpoint.ID
 	g := 0
 	for row, err := range v.e.rows(v.ctx, checkpoint.Log{Thread: v.thread, Namespace: newest.Namespace}, false) {
 		if err != nil {
@@ -224,15 +225,10 @@ func (v *verifier) log(newest *Row, h *Header, pieces map[string][]piece, segmen
 		if s := segments[g]; s.branch != row.Branch || s.seq+row.Place-s.place != row.Seq {
 			bad("segments say that it is record %d of branch %q, the row says %d of %q", s.seq+row.Place-s.place, s.branch, row.Seq, row.Branch)
 		}
-		run, n := runKey(row.Namespace, row.ID)
-		list := pieces[string(run)]
-		i, found := slices.BinarySearchFunc(list, n, func(p piece, n uint32) int { return cmp.Compare(p.n, n) })
-		if !found {
-			i--
-		}
-		if i < 0 || list[i].place+int64(n-list[i].n) != row.Place {
+		if inOrder := row.Top == row.ID; row.Top < top || inOrder && !above(row.ID, top) || !inOrder && !leads(pieces, row) {
 			bad("its ID does not lead to it")
 		}
+		top = row.Top
 		if row.Place != newest.Place {
 			continue
 		}
@@ -249,4 +245,15 @@ func (v *verifier) log(newest *Row, h *Header, pieces map[string][]piece, segmen
 		}
 	}
 	return nil
+}
+
+// leads reports whether the pieces lead to a row that is out of order.
+func leads(pieces map[string][]piece, row *Row) bool {
+	run, n := runKey(row.Namespace, row.ID)
+	list := pieces[string(run)]
+	i, found := slices.BinarySearchFunc(list, n, func(p piece, n uint32) int { return cmp.Compare(p.n, n) })
+	if !found {
+		i--
+	}
+	return i >= 0 && list[i].place+int64(n-list[i].n) == row.Place
 }

@@ -54,7 +54,7 @@
 // in this order, those in brackets only when there is something to say:
 //
 //	seq         the line's number: 1, 2, 3, ...
-//	created_at  when it was written, or the record's time; RFC 3339
+//	at          when it was written, or the record's time; RFC 3339
 //	[v]         format version, and
 //	[thread]    the thread's ID: on the first line
 //	[ns]        the namespace of the record's log
@@ -65,8 +65,8 @@
 //	            that log if it is 1, or 0 when nothing else changed
 //	[fence]     how much the fence grew
 //	[lease]     [late, ttl, holder, 1]: the lease from now on. It ends ttl nanoseconds and
-//	            late microseconds after created_at. With 1 the holder begins with the ID
-//	            of the run of the line's record. Only [late] means what the lease before,
+//	            late microseconds after at. With 1 the holder begins with the ID
+//	            of the run of the line's record, which the line says. Only [late] means what the lease before,
 //	            in this file, says
 //	[claim]     the same, with a fence that grew by 1
 //	[woken]     when the thread was woken, in microseconds since 1970
@@ -80,26 +80,30 @@
 //
 //	[place]     where the record stands in its log; left out if it is seq
 //	[count]     how many records the log has up to it; left out if it is place
-//	[bytes]     what these take, their metadata and their data; on lines with a record
+//	[bytes]     what these take, their metadata and their data; left out if it adds up
+//	[top]       the highest ID of the log up to this record, if that isn't the record's
 //	[own]       true: the record leaves out nothing that earlier lines say
-//	[checkpoint] the record
+//	...         the record: all other members
 //
-// So each checkpoint is one line, {"seq", "created_at", "checkpoint"}, those of subgraphs
-// included; lines without a checkpoint say what was written between them. What a line
-// says of the header replaces all of it but version and fence: a line with a record of
-// the thread's own log and none of these members ends the lease.
+// So each checkpoint is one line, those of subgraphs included; lines without a checkpoint
+// say what was written between them. What a line says of the header replaces all of it but
+// version and fence: a line with a record of the thread's own log and none of these
+// members ends the lease.
 //
-// A record is the meta of [checkpoint.MarshalBody], with these members in front: its ID
-// "id"; its branch "b", if it has one; and its number "q", if it is not place. Left out is
-// "v" if it is 100, and unless own is true the graph "g" if it is that of its log's first
+// A record's members are those of the meta of [checkpoint.MarshalBody], after these: its ID
+// "id", or of the first of a run "run", which is the ID without the last eight digits; its
+// branch "b", if it has one; and its number "q", if it is not place. Its data comes last: "d"
+// if it is one JSON value, "ds" for an array of several, "raw" in base64 for other bytes.
+//
+// Left out are "v" if it is 100; the ID, if it is the next one of its run after the record
+// before in its log; and unless own is true the graph "g" if it is that of its log's first
 // record in the file, and the parent "p" if it is the record before in the log and of
-// another run. Its data comes last: "d" if it is one JSON value, "ds" for an array of
-// several, "raw" in base64 for other bytes. A record whose ID is not the next one of its
-// run after the record before in its log also puts the side row of [engine.Row.Begin].
+// another run. Each 32nd record of a log says its ID and its bytes in any case, so that the
+// end of a file tells of the head.
 //
 // Texts and keys may hold any bytes. A byte that is not of UTF-8 is written as \udcXX,
 // which no text has; or the whole text in base64 (without padding, for URLs) after a *.
 //
 // A conversation with two records and 1,000 bytes of messages a turn, each turn a
-// run that claims the thread, takes less than 1.5 times its messages.
+// run that claims the thread, takes 1.3 times its messages.
 package file

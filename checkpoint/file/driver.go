@@ -318,11 +318,7 @@ func (t *thread) row(ns string, i int, meta bool) (engine.Row, error) {
 // rowOf returns row i of a log, whose line was read.
 func (t *thread) rowOf(ns string, i int, body []byte, meta bool) (r engine.Row, err error) {
 	lx := t.x.logs[ns]
-	var prev idKey
-	if i > 0 {
-		prev = lx.rows[i-1].id
-	}
-	if r, err = lx.row(t.id, body, prev, meta); err != nil {
+	if r, err = lx.row(t.id, body, i, meta); err != nil {
 		off := lx.rows[i].off
 		err = t.corrupt(t.lineNumber(off), off, err)
 	}

@@ -75,10 +75,10 @@ func count(s *Store, log checkpoint.Log) (n int64, err error) {
 
 // shape is a line as a reader of the file sees it.
 type shape struct {
-	Seq        int64           `json:"seq"`
-	CreatedAt  time.Time       `json:"created_at"`
-	Checkpoint json.RawMessage `json:"checkpoint"`
-	CRC        string          `json:"crc"`
+	Seq       int64           `json:"seq"`
+	CreatedAt time.Time       `json:"at"`
+	Data      json.RawMessage `json:"d"`
+	CRC       string          `json:"crc"`
 }
 
 // shapes reads the lines of checkpoints by the documented format alone. The others say
@@ -100,7 +100,7 @@ func shapes(t testing.TB, path string) (out []shape) {
 		if s.Seq != int64(i)+1 || s.CreatedAt.IsZero() || len(s.CRC) != 8 {
 			t.Fatalf("%s, line %d is not a line of a thread: %.200q", path, i+1, line)
 		}
-		if len(s.Checkpoint) > 0 {
+		if len(s.Data) > 0 {
 			out = append(out, s)
 		}
 	}

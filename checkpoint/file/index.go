@@ -37,14 +37,39 @@ type rowAt struct {
 	n     uint32 // bytes of the line, with its newline
 	place uint32
 	id    idKey
+	bytes int64 // see engine.Row
 }
 
-// last returns the ID of the newest row.
-func (lx *logIndex) last() (id idKey) {
+// last returns the newest row, zero if there is none.
+func (lx *logIndex) last() (r rowAt) {
 	if len(lx.rows) > 0 {
-		id = lx.rows[len(lx.rows)-1].id
+		r = lx.rows[len(lx.rows)-1]
 	}
-	return id
+	return r
+}
+
+// add takes in the record of a line of n bytes that stands at off.
+func (lx *logIndex) add(p *parsed, text []byte, off int64, n int) error {
+	last := lx.last()
+	r := rowAt{off: off, n: uint32(n), place: uint32(p.place), id: keyOf(p.id), bytes: p.bytes}
+	if p.id == "" {
+		if r.id = last.id.next(); r.id == (idKey{}) {
+			return errUnsaid
+		}
+	}
+	var m body
+	if err := m.read(text[p.recAt:]); err != nil {
+		return err
+	}
+	if len(lx.rows) == 0 && lx.graph == nil {
+		lx.graph = bytes.Clone(m.graph)
+	}
+	if r.bytes == 0 {
+		var room [512]byte
+		r.bytes = last.bytes + int64(len(lx.appendMeta(room[:0], &m, p.own, r.id, last.id))+len(m.data))
+	}
+	lx.rows = append(lx.rows, r)
+	return nil
 }
 
 // find returns the index of the first row at a place or above it.
@@ -53,8 +78,8 @@ func (lx *logIndex) find(place int64) int {
 }
 
 func (lx *logIndex) newest() (place int64) {
-	if lx != nil && len(lx.rows) > 0 {
-		place = int64(lx.rows[len(lx.rows)-1].place)
+	if lx != nil {
+		place = int64(lx.last().place)
 	}
 	return place
 }
@@ -175,20 +200,9 @@ func (x *index) apply(thread checkpoint.ThreadID, p *parsed, text []byte, off in
 		if p.place <= lx.newest() || p.place >= 1<<32 {
 			return fmt.Errorf("record %d follows record %d", p.place, lx.newest())
 		}
-		id := keyOf(p.id)
-		if !id.follows(lx.last()) {
-			begin := (&engine.Row{Namespace: p.ns, Place: p.place, ID: p.id}).Begin(thread)
-			x.putSide(sideAt{key: string(begin.Key), value: string(begin.Value)})
+		if err := lx.add(p, text, off, n); err != nil {
+			return err
 		}
-		if len(lx.rows) == 0 {
-			var m body
-			c := cursor{b: text, i: p.recAt}
-			if m.rest(&c); c.err != nil {
-				return c.err
-			}
-			lx.graph = bytes.Clone(m.graph)
-		}
-		lx.rows = append(lx.rows, rowAt{off: off, n: uint32(n), place: uint32(p.place), id: id})
 		x.live += int64(n)
 	}
 	for _, k := range p.delete {

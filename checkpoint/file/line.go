@@ -14,7 +14,7 @@ import (
 )
 
 // Version is the format version of the files that this package reads and writes.
-const Version = 4
+const Version = 5
 
 // line is what a line is to say.
 type line struct {
@@ -35,16 +35,30 @@ func keyOf(id checkpoint.ID) idKey {
 	return b
 }
 
-// follows reports whether an ID is the next one after prev in the same run.
-func (k idKey) follows(prev idKey) bool {
-	n := binary.BigEndian.Uint32(prev[12:])
-	return k != idKey{} && [12]byte(k[:12]) == [12]byte(prev[:12]) && n != 1<<32-1 && binary.BigEndian.Uint32(k[12:]) == n+1
+// next returns the ID after k in its run; zero if there is none.
+func (k idKey) next() idKey {
+	n := binary.BigEndian.Uint32(k[12:])
+	if k == (idKey{}) || n == 1<<32-1 {
+		return idKey{}
+	}
+	binary.BigEndian.PutUint32(k[12:], n+1)
+	return k
 }
+
+// follows reports whether an ID is the next one after prev in the same run.
+func (k idKey) follows(prev idKey) bool { return k != idKey{} && k == prev.next() }
 
 // parent returns how a record says that the one with this ID is its parent.
 func (k idKey) parent(b []byte) []byte {
 	return append(base64.RawURLEncoding.AppendEncode(append(b, '"', '*'), k[:]), '"')
 }
+
+// firstOfRun ends the ID of the first record of a run, which its line leaves out.
+const firstOfRun = "00000001"
+
+// full reports whether the line of a record says its ID and its bytes even if lines before
+// do: so that not many of them have to be read.
+func full(place int64) bool { return place%32 == 0 }
 
 const formatMember = `"v":100` // what records of format 100 leave out
 
@@ -59,7 +73,7 @@ func (x *index) encode(thread checkpoint.ThreadID, seed uint32, l *line) ([]byte
 	}
 	b := append(make([]byte, 0, n), `{"seq":`...)
 	b = strconv.AppendInt(b, x.lines+1, 10)
-	b = time.Unix(0, l.at).UTC().AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
+	b = time.Unix(0, l.at).UTC().AppendFormat(append(b, `,"at":"`...), time.RFC3339Nano)
 	b = append(b, '"')
 	if x.lines == 0 {
 		b = appendText(append(strconv.AppendInt(append(b, `,"v":`...), Version, 10), `,"thread":`...), thread)
@@ -68,33 +82,20 @@ func (x *index) encode(thread checkpoint.ThreadID, seed uint32, l *line) ([]byte
 		b = appendText(append(b, `,"ns":`...), l.row.Namespace)
 	}
 	b = x.appendHeader(b, l)
-	del, put := l.delete, l.put
-	var lx *logIndex
-	if l.row != nil {
-		if lx = x.logs[l.row.Namespace]; lx == nil {
-			lx = new(logIndex)
-		}
-		if !keyOf(l.row.ID).follows(lx.last()) && !l.loose {
-			implied := l.row.Begin(thread)
-			i := slices.IndexFunc(put, func(p engine.Put) bool { return bytes.Equal(p.Key, implied.Key) })
-			switch {
-			case i < 0:
-				del = append(slices.Clip(del), implied.Key)
-			case bytes.Equal(put[i].Value, implied.Value):
-				put = slices.Concat(put[:i], put[i+1:])
-			}
-		}
-	}
-	b = appendTexts(b, "delete", del)
-	for i, p := range put {
+	b = appendTexts(b, "delete", l.delete)
+	for i, p := range l.put {
 		b = appendText(append(b, opening("put", i, `[`)...), p.Key)
 		b = append(appendText(append(b, ','), p.Value), ']')
 	}
-	if len(put) > 0 {
+	if len(l.put) > 0 {
 		b = append(b, ']')
 	}
 	b = appendTexts(b, "clear", l.clear)
 	if l.row != nil {
+		lx := x.logs[l.row.Namespace]
+		if lx == nil {
+			lx = new(logIndex)
+		}
 		var err error
 		if b, err = lx.appendRow(b, x.lines+1, l.row); err != nil {
 			return nil, fmt.Errorf("%w: thread %q, record %s: %w", checkpoint.ErrInvalid, thread, l.row.ID, err)
@@ -181,7 +182,7 @@ func (x *index) appendHeader(b []byte, l *line) []byte {
 		t := want.Lease
 		b = strconv.AppendInt(append(b, key...), t.Until.UnixMicro()-(l.at/1000+t.TTL.Microseconds()), 10)
 		p := place{ttl: t.TTL, text: t.Holder, spoken: true}
-		if l.row != nil && l.row.ID.Valid() {
+		if l.row != nil && x.says(l.row) && l.row.ID.Valid() {
 			if end, ok := bytes.CutPrefix([]byte(t.Holder), []byte(l.row.ID.Run())); ok {
 				p.text, p.byRun = string(end), true
 			}
@@ -212,28 +213,48 @@ func (x *index) appendHeader(b []byte, l *line) []byte {
 	return b
 }
 
+// says reports whether the line of a row says its ID.
+func (x *index) says(r *engine.Row) bool {
+	lx := x.logs[r.Namespace]
+	return lx == nil || full(r.Place) || !keyOf(r.ID).follows(lx.last().id)
+}
+
 // appendRow appends the members of a row, the last of which is its record.
 func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error) {
+	m := body{}
+	if n := len(r.Meta) - 1; n < 1 || r.Meta[0] != '{' || r.Meta[n] != '}' || m.read(r.Meta[1:n]) != nil || m.data != nil || bytes.IndexByte(r.Meta, '\n') >= 0 {
+		return nil, errNotALine
+	}
+	last, id, n := lx.last(), keyOf(r.ID), values(r.Data)
+	implied := last.bytes + int64(len(r.Meta)+len(r.Data))
+	if full(r.Place) || n > 1 || n == 0 && len(r.Data) > 0 {
+		implied = -1
+	}
 	for _, m := range []struct {
 		key          string
 		n, otherwise int64
-	}{{"place", r.Place, seq}, {"count", r.Count, r.Place}, {"bytes", r.Bytes, -1}} {
+	}{{"place", r.Place, seq}, {"count", r.Count, r.Place}, {"bytes", r.Bytes, implied}} {
 		if m.n != m.otherwise {
 			b = strconv.AppendInt(append(b, `,"`+m.key+`":`...), m.n, 10)
 		}
 	}
-	m := body{id: r.ID}
-	meta := cursor{b: r.Meta}
-	if m.rest(&meta); meta.err != nil || meta.i != len(r.Meta) || m.data != nil || bytes.IndexByte(r.Meta, '\n') >= 0 {
-		return nil, errNotALine
+	if r.Top != r.ID {
+		b = appendText(append(b, `,"top":`...), r.Top)
 	}
-	before, id := lx.last(), keyOf(r.ID)
-	apart := before != idKey{} && !id.follows(before)
+	next := id.follows(last.id)
+	apart := last.id != idKey{} && !next
 	own := apart && m.parent == nil || lx.graph != nil && m.graph == nil
 	if own {
 		b = append(b, `,"own":true`...)
 	}
-	b = appendText(append(b, `,"checkpoint":{"id":`...), r.ID)
+	start := len(b)
+	switch {
+	case next && !full(r.Place):
+	case binary.BigEndian.Uint32(id[12:]) == 1:
+		b = append(append(append(b, `,"run":"`...), r.ID[:len(r.ID)-len(firstOfRun)]...), '"')
+	default:
+		b = appendText(append(b, `,"id":`...), r.ID)
+	}
 	if r.Branch != "" {
 		b = appendText(append(b, `,"b":`...), r.Branch)
 	}
@@ -244,13 +265,13 @@ func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error
 	for i, k := range m.members {
 		switch {
 		case i == 0 && string(k) == formatMember:
-		case !own && apart && isMember(k, "p") && bytes.Equal(k[4:], before.parent(buf[:0])):
+		case !own && apart && isMember(k, "p") && bytes.Equal(k[4:], last.id.parent(buf[:0])):
 		case !own && isMember(k, "g") && bytes.Equal(k[4:], lx.graph):
 		default:
 			b = append(append(b, ','), k...)
 		}
 	}
-	if n := values(r.Data); n == 1 {
+	if n == 1 {
 		b = append(append(b, `,"d":`...), r.Data...)
 	} else if n > 1 {
 		c := cursor{b: r.Data}
@@ -261,7 +282,10 @@ func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error
 	} else if len(r.Data) > 0 {
 		b = append(base64.RawURLEncoding.AppendEncode(append(b, `,"raw":"`...), r.Data), '"')
 	}
-	return append(b, '}'), nil
+	if len(b) == start { // else there would be no record
+		b = append(append(b, ','), formatMember...)
+	}
+	return b, nil
 }
 
 func isMember(k []byte, key string) bool { return len(k) > 4 && k[1] == key[0] && k[2] == '"' }
@@ -276,46 +300,52 @@ type body struct {
 	graph   []byte
 	kind    byte // of data: d for a value, s for several, r for other bytes
 	data    []byte
+	room    [12][]byte
 }
 
-// rest reads an object: the members of Meta, and data.
-func (m *body) rest(c *cursor) {
-	m.members = make([][]byte, 0, 16)
-	c.expect('{')
+// read reads the members of a record, with which the text ends.
+func (m *body) read(text []byte) error {
+	m.members = m.room[:0]
+	c := cursor{b: text}
 	for more := true; more && c.err == nil; more = c.more() {
 		at := c.i
-		k := c.key()
-		v := c.value()
-		switch string(k) {
-		case "id":
-			if s, ok := textOf(v); ok && len(m.members) == 0 {
-				m.id = checkpoint.ID(s)
-				continue
-			}
-		case "b":
-			if s, ok := textOf(v); ok && len(m.members) == 0 {
-				m.branch = checkpoint.Branch(s)
-				continue
-			}
-		case "q":
-			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && len(m.members) == 0 {
-				m.seq = n
-				continue
-			}
-		case "p":
-			m.parent = v
-		case "g":
-			m.graph = v
-		case "d", "ds", "raw":
-			m.kind, m.data = k[len(k)-1], v
-			if k[0] == 'r' {
-				m.kind = 'r'
-			}
-			continue
+		k := string(c.key())
+		if k == "d" { // the last, and the longest
+			m.kind, m.data, c.i = 'd', text[c.i:], len(text)
+			break
 		}
-		m.members = append(m.members, c.b[at:c.i])
+		v := c.value()
+		head := len(m.members) == 0
+		switch s, ok := textOf(v); {
+		case head && ok && k == "id":
+			m.id = checkpoint.ID(s)
+		case head && ok && k == "run":
+			m.id = checkpoint.ID(s + firstOfRun)
+		case head && ok && k == "b":
+			m.branch = checkpoint.Branch(s)
+		case head && k == "q":
+			var err error
+			if m.seq, err = strconv.ParseInt(string(v), 10, 64); err != nil {
+				c.fail()
+			}
+		case k == "ds":
+			m.kind, m.data = 's', v
+		case k == "raw":
+			m.kind, m.data = 'r', v
+		default:
+			switch k {
+			case "p":
+				m.parent = v
+			case "g":
+				m.graph = v
+			}
+			m.members = append(m.members, text[at:c.i])
+		}
 	}
-	c.expect('}')
+	if c.i != len(text) {
+		c.fail()
+	}
+	return c.err
 }
 
 // parsed is a line that was read.
@@ -347,9 +377,10 @@ type parsed struct {
 	is           bool // there is a record
 	place, count int64
 	bytes        int64
+	top          *string // of a record that is out of order
 	own          bool
-	id           checkpoint.ID
-	recAt        int // where the record starts in the body
+	id           checkpoint.ID // empty: the one after that of the record before in the log
+	recAt        int           // where the record starts in the body
 }
 
 // parse reads a body whose checksum fits. With skim only what a row needs is read.
@@ -360,93 +391,100 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 		c.list(func() { out = append(out, c.text()) })
 		return out
 	}
-	for more := true; more && c.err == nil; more = c.more() {
-		k := string(c.key())
-		if skim {
-			switch k {
-			case "seq", "created_at", "ns", "place", "count", "bytes", "own", "checkpoint":
-			default:
-				c.value()
-				continue
-			}
-		}
-		switch k {
+	for more := true; more && c.err == nil && !p.is; more = !p.is && c.more() {
+		at := c.i
+		switch k := string(c.key()); k {
 		case "seq":
 			p.seq = c.number()
-		case "created_at":
+		case "at":
 			p.created = c.value()
-		case "v":
-			p.version = int(c.number())
-		case "thread":
-			t := c.text()
-			p.thread = &t
+		case "created_at": // of earlier formats
+			c.value()
 		case "ns":
 			p.ns = c.text()
-		case "held":
-			p.held = c.truth()
-		case "version":
-			p.step, p.stepped, p.header = c.number(), true, true
-		case "fence":
-			p.fence, p.header = c.number(), true
-		case "claim", "lease":
-			p.lease, p.claim, p.header = c.value(), k == "claim", true
-		case "woken":
-			p.woken, p.header = c.number(), true
-		case "due":
-			p.due, p.header = c.number(), true
-		case "minute":
-			p.minute, p.listed, p.header = c.number(), true, true
-		case "labels":
-			p.labels, p.header = texts(), true
-		case "delete":
-			p.delete = texts()
-		case "put":
-			c.list(func() {
-				at := c.i
-				c.expect('[')
-				var kv [2]string
-				kv[0] = c.text()
-				c.expect(',')
-				kv[1] = c.text()
-				c.expect(']')
-				p.put, p.putAt = append(p.put, kv), append(p.putAt, [2]int{at, c.i})
-			})
-		case "clear":
-			p.clear = texts()
 		case "place":
 			p.place = c.number()
 		case "count":
 			p.count = c.number()
 		case "bytes":
 			p.bytes = c.number()
+		case "top":
+			t := c.text()
+			p.top = &t
 		case "own":
 			p.own = c.truth()
-		case "checkpoint":
-			p.is, p.recAt, p.root = true, c.i, p.ns == ""
-			c.expect('{')
-			if string(c.key()) != "id" {
-				c.fail()
+		case "thread", "held", "version", "fence", "claim", "lease", "woken", "due", "minute", "labels", "delete", "put", "clear":
+			if skim {
+				c.value()
+			} else {
+				p.word(k, &c, texts)
 			}
-			p.id = checkpoint.ID(c.text())
-			if p.place == 0 {
-				p.place = p.seq
-			}
-			if p.count == 0 {
-				p.count = p.place
-			}
-			p.header = (p.header || p.root) && !p.held
-			if p.seq < 1 || p.place < 1 {
-				c.fail()
-			}
-			return p, c.err
 		default:
-			c.value()
+			if k == "v" && p.seq == 1 && p.thread == nil && p.version == 0 {
+				p.version = int(c.number())
+				continue
+			}
+			switch p.is, p.recAt, p.root = true, at, p.ns == ""; k {
+			case "id":
+				p.id = checkpoint.ID(c.text())
+			case "run":
+				p.id = checkpoint.ID(c.text() + firstOfRun)
+			}
 		}
 	}
-	if c.err == nil && (c.i != len(body) || p.seq < 1) {
+	if p.is {
+		if p.place == 0 {
+			p.place = p.seq
+		}
+		if p.count == 0 {
+			p.count = p.place
+		}
+		p.header = (p.header || p.root) && !p.held
+	}
+	if c.err == nil && (p.seq < 1 || p.is && p.place < 1 || !p.is && c.i != len(body)) {
 		c.fail()
 	}
 	return p, c.err
+}
+
+// word reads a member that a row does not need.
+func (p *parsed) word(k string, c *cursor, texts func() []string) {
+	switch k {
+	case "thread":
+		t := c.text()
+		p.thread = &t
+	case "held":
+		p.held = c.truth()
+	case "version":
+		p.step, p.stepped, p.header = c.number(), true, true
+	case "fence":
+		p.fence, p.header = c.number(), true
+	case "claim", "lease":
+		p.lease, p.claim, p.header = c.value(), k == "claim", true
+	case "woken":
+		p.woken, p.header = c.number(), true
+	case "due":
+		p.due, p.header = c.number(), true
+	case "minute":
+		p.minute, p.listed, p.header = c.number(), true, true
+	case "labels":
+		p.labels, p.header = texts(), true
+	case "delete":
+		p.delete = texts()
+	case "put":
+		c.list(func() {
+			at := c.i
+			c.expect('[')
+			var kv [2]string
+			kv[0] = c.text()
+			c.expect(',')
+			kv[1] = c.text()
+			c.expect(']')
+			p.put, p.putAt = append(p.put, kv), append(p.putAt, [2]int{at, c.i})
+		})
+	case "clear":
+		p.clear = texts()
+	}
 }
 
 // at returns the line's time.
@@ -517,8 +555,28 @@ func (p *parsed) headerAfter(was *engine.Header, said *place) (h engine.Header, 
 
 var errUnsaid = fmt.Errorf("%w: its lease leaves out what no line before says", errNotALine)
 
-// row returns the row of a line whose checksum fits; prev is the ID of the row before it.
-func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, prev idKey, meta bool) (r engine.Row, err error) {
+// appendMeta appends the Meta of a row, whose record was read; prev is the ID of the row before
+// it.
+func (lx *logIndex) appendMeta(b []byte, m *body, own bool, id, prev idKey) []byte {
+	b = append(b, '{')
+	if len(m.members) == 0 || !bytes.HasPrefix(m.members[0], []byte(`"v":`)) {
+		b = append(append(b, formatMember...), ',')
+	}
+	if !own && m.parent == nil && prev != (idKey{}) && !id.follows(prev) {
+		b = append(prev.parent(append(b, `"p":`...)), ',')
+	}
+	if !own && m.graph == nil && lx.graph != nil {
+		b = append(append(append(b, `"g":`...), lx.graph...), ',')
+	}
+	for _, k := range m.members {
+		b = append(append(b, k...), ',')
+	}
+	b[len(b)-1] = '}'
+	return b
+}
+
+// row returns row i of the log, whose line was read and has a checksum that fits.
+func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, i int, meta bool) (r engine.Row, err error) {
 	p, err := parse(text, true)
 	if err == nil && !p.is {
 		err = errNotALine
@@ -526,42 +584,34 @@ func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, prev idKey, met
 	if err != nil {
 		return r, err
 	}
-	c := cursor{b: text, i: p.recAt}
-	m := body{seq: p.place}
-	if m.rest(&c); c.err != nil {
-		return r, c.err
+	at, prev := lx.rows[i], idKey{}
+	if i > 0 {
+		prev = lx.rows[i-1].id
 	}
-	r = engine.Row{Namespace: p.ns, Place: p.place, ID: m.id, Branch: m.branch, Seq: m.seq, Count: p.count, Bytes: p.bytes}
+	m := body{seq: p.place}
+	if err := m.read(text[p.recAt:]); err != nil {
+		return r, err
+	}
+	if m.id == "" {
+		m.id = checkpoint.IDFromBytes(at.id)
+	}
+	r = engine.Row{Namespace: p.ns, Place: p.place, ID: m.id, Branch: m.branch, Seq: m.seq, Count: p.count, Bytes: at.bytes, Top: m.id}
+	if p.top != nil {
+		r.Top = checkpoint.ID(*p.top)
+	}
 	if r.At, err = p.at(); err != nil {
 		return r, err
 	}
-	b := append(make([]byte, 0, len(text)-p.recAt-len(m.data)+len(lx.graph)+64), '{')
-	if len(m.members) == 0 || !bytes.HasPrefix(m.members[0], []byte(`"v":`)) {
-		b = append(append(b, formatMember...), ',')
-	}
-	if !p.own && m.parent == nil && prev != (idKey{}) && !keyOf(m.id).follows(prev) {
-		b = append(prev.parent(append(b, `"p":`...)), ',')
-	}
-	if !p.own && m.graph == nil && lx.graph != nil {
-		b = append(append(append(b, `"g":`...), lx.graph...), ',')
-	}
-	for _, k := range m.members {
-		b = append(append(b, k...), ',')
-	}
-	b[len(b)-1] = '}'
-	r.Meta = b
-	if meta {
-		r.Seal(thread)
-		return r, nil
-	}
-	switch m.kind {
-	case 'd':
+	r.Meta = lx.appendMeta(make([]byte, 0, len(text)-p.recAt-len(m.data)+len(lx.graph)+64), &m, p.own, at.id, prev)
+	switch {
+	case meta:
+	case m.kind == 'd':
 		r.Data = m.data
-	case 's':
+	case m.kind == 's':
 		c := cursor{b: m.data}
 		r.Data = make([]byte, 0, len(m.data))
 		c.list(func() { r.Data = append(r.Data, c.value()...) })
-	case 'r':
+	case m.kind == 'r':
 		r.Data, err = base64.RawURLEncoding.DecodeString(string(m.data[1 : len(m.data)-1]))
 	}
 	r.Seal(thread)

@@ -159,7 +159,7 @@ func (t *source) glance() (*glance, bool) {
 		return nil, false
 	}
 	lx := x.logs[""]
-	oldest, err := lx.row(t.id, body, idKey{}, true)
+	oldest, err := lx.row(t.id, body, 0, true)
 	if err != nil {
 		return nil, false
 	}
@@ -175,21 +175,20 @@ func (t *source) glance() (*glance, bool) {
 }
 
 // glanceBack reads the file's lines from its end to a place, or to after its first line.
-// It is done when it knows the header and the head.
+// It is done when it knows the header and the head: of the records as far back as one that
+// leaves nothing out.
 func (t *source) glanceBack(g *glance, x *index, from, end int64, all bool) (done, ok bool) {
 	b := make([]byte, end-from)
 	if _, err := t.f.ReadAt(b, from); err != nil || b[len(b)-1] != '\n' {
 		return false, false
 	}
-	lx := x.logs[""]
-	var head []byte // the newest record's line, until the one before it is known
-	var said, found bool
-	settle := func(prev idKey) bool {
-		r, err := lx.row(t.id, head, prev, true)
-		g.head, found = r, true
-		return err == nil
+	type line struct {
+		parsed
+		text []byte
 	}
-	for len(b) > 0 {
+	var records []line // the newest first
+	said, known := false, false
+	for len(b) > 0 && !(said && known) {
 		i := bytes.LastIndexByte(b[:len(b)-1], '\n')
 		if i < 0 && !all {
 			return false, true // a line that began before
@@ -209,22 +208,28 @@ func (t *source) glanceBack(g *glance, x *index, from, end int64, all bool) (don
 			}
 			g.header, said = h, true
 		}
-		if p.root && !found {
-			if head == nil {
-				head = body
-			} else if !settle(keyOf(p.id)) {
-				return false, false
-			}
-		}
-		if said && found {
-			return true, true
+		if p.root && !known {
+			known = len(records) > 0 && full(p.place)
+			records = append(records, line{p, body})
 		}
 		b = b[:i+1]
 	}
-	if head != nil && !found && !settle(lx.last()) {
-		return false, false
+	lx := x.logs[""] // what was not found the first line says
+	if known {
+		lx = &logIndex{graph: lx.graph}
 	}
-	return true, true // what was not found the first line says
+	for i := range slices.Backward(records) {
+		if lx.add(&records[i].parsed, records[i].text, 0, 0) != nil {
+			return false, false
+		}
+	}
+	if len(records) > 0 {
+		head, err := lx.row(t.id, records[0].text, len(lx.rows)-1, true)
+		if g.head = head; err != nil {
+			return false, false
+		}
+	}
+	return true, true
 }
 
 // threadOf returns whose a file is by its first line; empty if it has none.
@@ -293,11 +298,7 @@ const manyThreads = 255
 func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Listed, below int64, more bool, err error) {
 	var found []*glance
 	err = d.each(ctx, func(g *glance) {
-		takes := g.header.Listed && strings.HasPrefix(string(g.thread), q.Prefix) && (q.Prefix != "" || g.header.Minute < q.Below)
-		for _, l := range q.Labels {
-			takes = takes && slices.Contains(g.header.Labels, l)
-		}
-		if takes {
+		if q.Takes(g.thread, &g.header) {
 			found = append(found, g)
 		}
 	})
@@ -316,23 +317,13 @@ func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Li
 
 // Waiting implements [engine.Driver]. All threads are one page, as all were looked at.
 func (d *driver) Waiting(ctx context.Context, q engine.WaitQuery) (out []engine.Waiter, err error) {
-	when := func(h *engine.Header) time.Time {
-		if q.Leased {
-			return h.Lease.Until
-		}
-		return h.Due()
-	}
-	order := func(at time.Time, id checkpoint.ThreadID, then time.Time, other checkpoint.ThreadID) int {
-		return cmp.Or(at.Compare(then), cmp.Compare(id, other))
-	}
 	now := time.Now()
 	err = d.each(ctx, func(g *glance) {
-		at := when(&g.header)
-		if !at.IsZero() && (q.Until.IsZero() || !at.After(q.Until)) && (q.After.IsZero() || order(at, g.thread, q.After, q.Thread) > 0) {
+		if q.Takes(g.thread, &g.header) {
 			out = append(out, engine.Waiter{Thread: g.thread, Header: g.header, Now: now})
 		}
 	})
-	slices.SortFunc(out, func(a, b engine.Waiter) int { return order(when(&a.Header), a.Thread, when(&b.Header), b.Thread) })
+	slices.SortFunc(out, q.Compare)
 	return out, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"github.com/superstep-dev/superstep/checkpoint/internal/zip"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
@@ -27,17 +28,17 @@ type statements struct {
 }
 
 func newStatements(schema string) statements {
-	const metas = `r.place, r.facts, r.meta`
-	const newest = ` JOIN LATERAL (SELECT * FROM @.superstep_records h WHERE h.lid = l.lid ORDER BY h.place DESC LIMIT 1) r ON true`
+	const metas = `r.rid, r.meta`
+	const newest = ` JOIN LATERAL (SELECT * FROM @.superstep_records h WHERE h.rid > l.lid << 28 AND h.rid <= (l.lid << 28) + 268435455 ORDER BY h.rid DESC LIMIT 1) r ON true`
 	const log = ` FROM @.superstep_threads t JOIN @.superstep_logs l ON l.tid = t.tid`
-	const info = `SELECT t.key, t.thread, t.header, f.facts, ` + metas + log + ` AND l.ns = ''` + newest + `
-		JOIN LATERAL (SELECT e.facts FROM @.superstep_records e WHERE e.lid = l.lid ORDER BY e.place LIMIT 1) f ON true`
+	const info = `SELECT t.key, t.thread, t.header, f.meta, ` + metas + log + ` AND l.ns = ''` + newest + `
+		JOIN LATERAL (SELECT e.meta FROM @.superstep_records e WHERE e.rid > l.lid << 28 ORDER BY e.rid LIMIT 1) f ON true`
 	// How many bytes a page has is known when they are read: a row too many costs less
 	// than to have the server add them up.
 	page := func(cols, order string) string {
 		return `SELECT ` + cols + log + ` JOIN LATERAL (
-			SELECT * FROM @.superstep_records p WHERE p.lid = l.lid AND p.place >= $3::bigint AND p.place <= $4::bigint ORDER BY p.place` + order + ` LIMIT $5::bigint
-		) r ON true WHERE t.key = $1::bytea AND l.ns = $2::bytea ORDER BY r.place` + order
+			SELECT * FROM @.superstep_records p WHERE p.rid >= (l.lid << 28) + $3::bigint AND p.rid <= (l.lid << 28) + $4::bigint ORDER BY p.rid` + order + ` LIMIT $5::bigint
+		) r ON true WHERE t.key = $1::bytea AND l.ns = $2::bytea ORDER BY r.rid` + order
 	}
 	side := func(order string) string {
 		return `SELECT s.key, s.value, s.num FROM @.superstep_threads t JOIN LATERAL (
@@ -48,17 +49,17 @@ func newStatements(schema string) statements {
 	s := statements{
 		commit: `SELECT stale, ignored FROM @.superstep_commit(
 			$1::bytea, $2::bytea, $3::bigint, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bigint, $9::text[],
-			$10::bytea, $11::bytea, $12::bigint, $13::bytea, $14::bytea, $15::bytea,
-			$16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::boolean[], $22::bytea[], $23::bytea[])`,
+			$10::bytea, $11::bytea, $12::bigint, $13::bytea, $14::bytea,
+			$15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bytea[])`,
 		appendAll: `WITH l AS (
 			INSERT INTO @.superstep_logs AS l (tid, ns, namespace) SELECT t.tid, $2::bytea, $3::bytea FROM @.superstep_threads t WHERE t.key = $1::bytea
 			ON CONFLICT ON CONSTRAINT superstep_logs_pkey DO UPDATE SET ns = excluded.ns RETURNING l.lid
-		) INSERT INTO @.superstep_records (lid, place, facts, meta, data)
-			SELECT l.lid, x.* FROM l, unnest($4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[]) AS x`,
-		replace: `UPDATE @.superstep_records r SET facts = $4::bytea, meta = $5::bytea, data = $6::bytea` +
-			log + ` WHERE t.key = $1::bytea AND l.ns = $2::bytea AND r.lid = l.lid AND r.place = $3::bigint`,
+		) INSERT INTO @.superstep_records (rid, meta, data)
+			SELECT (l.lid << 28) + x.place, x.meta, x.data FROM l, unnest($4::bigint[], $5::bytea[], $6::bytea[]) AS x (place, meta, data)`,
+		replace: `UPDATE @.superstep_records r SET meta = $4::bytea, data = $5::bytea` +
+			log + ` WHERE t.key = $1::bytea AND l.ns = $2::bytea AND r.rid = (l.lid << 28) + $3::bigint`,
 		shorten: `DELETE FROM @.superstep_records r USING @.superstep_threads t, @.superstep_logs l
-			WHERE l.tid = t.tid AND t.key = $1::bytea AND l.ns = $2::bytea AND r.lid = l.lid AND r.place >= $3::bigint AND r.place <= $4::bigint`,
+			WHERE l.tid = t.tid AND t.key = $1::bytea AND l.ns = $2::bytea AND r.rid >= (l.lid << 28) + $3::bigint AND r.rid <= (l.lid << 28) + $4::bigint`,
 		delete: `SELECT @.superstep_delete($1::bytea)`,
 		load: `SELECT clock_timestamp(), x.* FROM (SELECT 1) one LEFT JOIN (
 			SELECT t.header, ` + metas + `, r.data FROM @.superstep_threads t LEFT JOIN @.superstep_logs l ON l.tid = t.tid AND l.ns = $2::bytea LEFT` + newest + ` WHERE t.key = $1::bytea
@@ -75,7 +76,7 @@ func newStatements(schema string) statements {
 		leased: `SELECT clock_timestamp(), t.key, t.thread, t.header FROM @.superstep_threads t WHERE t.lease <= $1::bigint AND t.lease >= $2::bigint
 			AND (t.lease, t.key) > ($2::bigint, $3::bytea) ORDER BY t.lease, t.key LIMIT $4::bigint`,
 	}
-	s.newest = `SELECT coalesce((SELECT r.place` + log + newest + ` WHERE t.key = $1::bytea AND l.ns = $2::bytea), 0)`
+	s.newest = `SELECT coalesce((SELECT r.rid & 268435455` + log + newest + ` WHERE t.key = $1::bytea AND l.ns = $2::bytea), 0)`
 	s.check = `SELECT t.header, t.version, t.due, t.lease, t.minute, t.labels FROM @.superstep_threads t WHERE t.key = $1::bytea`
 	for _, q := range []*string{
 		&s.commit, &s.appendAll, &s.replace, &s.shorten, &s.delete, &s.load, &s.rows, &s.rowsDesc, &s.metas, &s.metasDesc,
@@ -96,7 +97,7 @@ func place(log checkpoint.Log) (thread, ns []byte) {
 // args returns what superstep_commit is given.
 func args(c *engine.Commit) []any {
 	threadKey, thread := clip([]byte(c.Thread))
-	all := append(make([]any, 0, 23), threadKey, thread, c.Version)
+	all := append(make([]any, 0, 22), threadKey, thread, c.Version)
 	if h := c.Header; h != nil {
 		labels := []string(nil)
 		var minute *int64
@@ -110,9 +111,9 @@ func args(c *engine.Commit) []any {
 	if len(c.Append) == 1 {
 		r := &c.Append[0]
 		ns, namespace := clip(bytesOf(r.Namespace))
-		all = append(all, ns, namespace, r.Place, engine.AppendFacts(nil, r), r.Meta, blob(r.Data))
+		all = append(all, ns, namespace, r.Place, engine.AppendRow(nil, r), zip.Pack(r.Data))
 	} else {
-		all = append(all, nil, nil, nil, nil, nil, nil)
+		all = append(all, nil, nil, nil, nil, nil)
 	}
 	from, below := ranges(c.Absent)
 	var keys, values [][]byte
@@ -157,6 +158,9 @@ func blob(b []byte) []byte {
 	return b
 }
 
+// maxPlace is the highest place of a row, as the schema has it.
+const maxPlace = 1<<28 - 1
+
 // plain reports whether superstep_commit is all of a commit.
 func plain(c *engine.Commit) bool { return len(c.Append) <= 1 && len(c.Replace)+len(c.Remove) == 0 }
 
@@ -180,6 +184,13 @@ func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
 func (d *driver) commit(batch []*engine.Commit) error {
 	// Every writer, of any program, locks threads in the same order.
 	batch = slices.Clone(batch)
+	batch = slices.DeleteFunc(batch, func(c *engine.Commit) bool {
+		if n := len(c.Append); n > 0 && c.Append[n-1].Place > maxPlace {
+			c.Err = fmt.Errorf("%w: thread %q has reached the limit of records", checkpoint.ErrInvalid, c.Thread)
+			return true
+		}
+		return false
+	})
 	slices.SortStableFunc(batch, func(a, b *engine.Commit) int { return cmp.Compare(a.Thread, b.Thread) })
 	for len(batch) > 0 {
 		n := slices.IndexFunc(batch, func(c *engine.Commit) bool { return !plain(c) })
@@ -347,13 +358,13 @@ func (d *driver) long(ctx context.Context, conn *pgx.Conn, c *engine.Commit) err
 		for i := range c.Replace {
 			r := &c.Replace[i]
 			ns, _ := clip(bytesOf(r.Namespace))
-			if _, err := tx.Exec(ctx, d.sql.replace, threadKey, ns, r.Place, engine.AppendFacts(nil, r), r.Meta, blob(r.Data)); err != nil {
+			if _, err := tx.Exec(ctx, d.sql.replace, threadKey, ns, r.Place, engine.AppendRow(nil, r), zip.Pack(r.Data)); err != nil {
 				return err
 			}
 		}
 		for _, p := range c.Remove {
 			ns, _ := clip(bytesOf(p.Namespace))
-			if _, err := tx.Exec(ctx, d.sql.shorten, threadKey, ns, p.From, p.To); err != nil {
+			if _, err := tx.Exec(ctx, d.sql.shorten, threadKey, ns, p.From, min(p.To, maxPlace)); err != nil {
 				return err
 			}
 		}
@@ -371,12 +382,12 @@ var errStale = errors.New("stale")
 func (d *driver) appendAll(ctx context.Context, tx pgx.Tx, thread []byte, rows []engine.Row) error {
 	ns, namespace := clip(bytesOf(rows[0].Namespace))
 	n := len(rows)
-	places, facts, metas, datas := make([]int64, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	places, metas, datas := make([]int64, n), make([][]byte, n), make([][]byte, n)
 	for i := range rows {
 		r := &rows[i]
-		places[i], facts[i], metas[i], datas[i] = r.Place, engine.AppendFacts(nil, r), r.Meta, blob(r.Data)
+		places[i], metas[i], datas[i] = r.Place, engine.AppendRow(nil, r), zip.Pack(r.Data)
 	}
-	_, err := tx.Exec(ctx, d.sql.appendAll, thread, ns, namespace, places, facts, metas, datas)
+	_, err := tx.Exec(ctx, d.sql.appendAll, thread, ns, namespace, places, metas, datas)
 	return err
 }
 
@@ -423,12 +434,12 @@ func (d *driver) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
 
 // scanned is a row of superstep_records.
 type scanned struct {
-	place             *int64
-	facts, meta, data []byte
+	rid        *int64
+	meta, data []byte
 }
 
 func (r *scanned) into(data bool) []any {
-	to := []any{&r.place, &r.facts, &r.meta}
+	to := []any{&r.rid, &r.meta}
 	if data {
 		to = append(to, &r.data)
 	}
@@ -436,13 +447,9 @@ func (r *scanned) into(data bool) []any {
 }
 
 func (r *scanned) of(log checkpoint.Log) (engine.Row, error) {
-	row := engine.Row{Namespace: log.Namespace, Place: *r.place, Meta: r.meta, Data: r.data}
-	if err := engine.ParseFacts(&row, r.facts); err != nil {
-		return row, &checkpoint.CorruptError{
-			Thread: log.Thread, Place: fmt.Sprintf("table superstep_records, namespace %q, place %d", log.Namespace, row.Place), Offset: -1, Err: err,
-		}
-	}
-	return row, nil
+	row, err := engine.ParseRow(log.Thread, log.Namespace, *r.rid&maxPlace, r.meta)
+	row.Data = zip.Unpack(r.data)
+	return row, err
 }
 
 // Load implements [engine.Driver].
@@ -455,7 +462,7 @@ func (d *driver) Load(ctx context.Context, log checkpoint.Log) (l engine.Loaded,
 		if err != nil || header == nil {
 			return err
 		}
-		if l.Header, err = engine.ParseHeader(log.Thread, header); err != nil || r.place == nil {
+		if l.Header, err = engine.ParseHeader(log.Thread, header); err != nil || r.rid == nil {
 			return err
 		}
 		row, err := r.of(log)
@@ -478,7 +485,7 @@ func (d *driver) Rows(ctx context.Context, q engine.RowQuery) (page []engine.Row
 	}
 	thread, ns := place(q.Log)
 	size, read := 0, 0
-	err = d.query(ctx, "read", text, []any{thread, ns, q.From, q.To, q.Rows}, func(rows pgx.Rows) error {
+	err = d.query(ctx, "read", text, []any{thread, ns, q.From, min(q.To, maxPlace), q.Rows}, func(rows pgx.Rows) error {
 		if read++; len(page) > 0 && size >= q.Bytes {
 			return nil
 		}
@@ -545,19 +552,18 @@ func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Li
 	}
 	below = q.Below
 	err = d.query(ctx, "list threads of", text, in, func(rows pgx.Rows) error {
-		var k, thread, header, facts []byte
+		var k, thread, header, first []byte
 		var l engine.Listed
 		var r scanned
-		if err := rows.Scan(append([]any{&k, &thread, &header, &facts}, r.into(false)...)...); err != nil {
+		if err := rows.Scan(append([]any{&k, &thread, &header, &first}, r.into(false)...)...); err != nil {
 			return err
 		}
-		var first engine.Row
-		err := engine.ParseFacts(&first, facts)
+		l.Thread = checkpoint.ThreadID(whole(k, thread))
+		oldest, err := engine.ParseRow(l.Thread, "", 1, first)
 		if err != nil {
 			return err
 		}
-		l.First = first.At
-		l.Thread = checkpoint.ThreadID(whole(k, thread))
+		l.First = oldest.At
 		if l.Header, err = engine.ParseHeader(l.Thread, header); err != nil {
 			return err
 		}

@@ -273,7 +273,7 @@ func TestAFullDiskHitsOnlyWhomItHits(t *testing.T) {
 			RETURN NEW;
 		END $$`,
 		`CREATE TRIGGER no_space BEFORE INSERT ON `+schema+`.superstep_records FOR EACH ROW EXECUTE FUNCTION `+schema+`.no_space()`)
-	large := []byte(`"` + strings.Repeat("x", 6000) + `"`)
+	large := logtest.Noise(9000)
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {

@@ -369,15 +369,14 @@ func TestIDsThatAreNoUUIDs(t *testing.T) {
 func TestDamageIsFound(t *testing.T) {
 	url := servertest.Postgres(t)
 	for what, c := range map[string]struct{ query, says string }{
-		"a changed record": {`UPDATE @.superstep_records SET data = data || '\x20' WHERE place = 3`, "data has checksum"},
-		"a changed meta":   {`UPDATE @.superstep_records SET meta = '{}' WHERE place = 3`, "meta has checksum"},
-		"a missing record": {`DELETE FROM @.superstep_records WHERE place = 3`, "there are 4"},
-		"a moved record":   {`UPDATE @.superstep_records SET facts = set_byte(facts, 9, 18) WHERE place = 3`, "row has checksum"},
-		"a missing run":    {`DELETE FROM @.superstep_side WHERE substr(key, 1, 1) = 'u'`, "ID does not lead to it"},
+		"a changed record": {`UPDATE @.superstep_records SET data = data || '\x20' WHERE rid & 268435455 = 3`, "data has checksum"},
+		"a changed meta":   {`UPDATE @.superstep_records SET meta = meta || '\x20' WHERE rid & 268435455 = 3`, "meta has checksum"},
+		"a missing record": {`DELETE FROM @.superstep_records WHERE rid & 268435455 = 3`, "there are 4"},
+		"a moved record":   {`UPDATE @.superstep_records SET meta = set_byte(meta, 12, get_byte(meta, 12) # 1) WHERE rid & 268435455 = 3`, "row has checksum"},
 		"a wrong minute":   {`UPDATE @.superstep_threads SET minute = NULL`, "minute"},
 		"a wrong key":      {`UPDATE @.superstep_side SET key = '\x00' WHERE substr(key, 1, 1) = 'r'`, "side row"},
 		"a changed header": {`UPDATE @.superstep_threads SET header = header || '\x00' WHERE key = 't'`, "header"},
-		"facts cut":        {`UPDATE @.superstep_records SET facts = substr(facts, 1, 20) WHERE place = 3`, "cut off"},
+		"a record cut":     {`UPDATE @.superstep_records SET meta = substr(meta, 1, 20) WHERE rid & 268435455 = 3`, "cut off"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := open(t, url, postgres.Options{})
@@ -389,7 +388,7 @@ func TestDamageIsFound(t *testing.T) {
 			}
 			undamaged(t, s)
 			query := strings.ReplaceAll(c.query, "@", quote(sameSchema(t, s)))
-			for table, of := range map[string]string{"records": "lid = (SELECT l.lid", "side": "tid = (SELECT l.tid"} {
+			for table, of := range map[string]string{"records": "rid >> 28 = (SELECT l.lid", "side": "tid = (SELECT l.tid"} {
 				if strings.Contains(query, "superstep_"+table) {
 					where := " WHERE "
 					if strings.Contains(query, where) {

@@ -7,10 +7,11 @@ import "strings"
 // and are compared byte by byte. What is too long for an index is cut there (see clip)
 // and stands whole beside it.
 //
-// The records of a log stand together, and its head is the one with the highest place. A
-// thread's columns beside its header are what it is found by: when it is due and its lease
-// ends, in microseconds since 1970, the minute of its head's time if it is listed, and the
-// labels of its head's metadata.
+// The records of a log stand together, as rid is lid<<28 | place, and its head is the one with
+// the highest place: one number instead of two keeps rows and index small. A thread's columns
+// beside its header are what it is found by: when it is due and its lease ends, in
+// microseconds since 1970, the minute of its head's time if it is listed, and the labels of
+// its head's metadata.
 //
 // superstep_commit is an engine.Commit that appends one row at most. It raises no error
 // where the commit is stale, but says so and has no effect then, so that calls can share
@@ -20,7 +21,7 @@ import "strings"
 // so is for plans made while the tables are small: a connection would keep them
 // while the tables grow.
 //
-// Versions 1 to 4 were never released, and are not read.
+// Versions 1 to 5 were never released, and are not read.
 var migrations = []string{
 	oldest: `CREATE TABLE @.superstep_threads (
 		tid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -39,18 +40,15 @@ var migrations = []string{
 	CREATE INDEX superstep_threads_labels ON @.superstep_threads USING gin (labels) WHERE minute IS NOT NULL;
 	CREATE TABLE @.superstep_logs (
 		tid bigint NOT NULL,
-		lid bigint GENERATED ALWAYS AS IDENTITY,
+		lid bigint GENERATED ALWAYS AS IDENTITY (MAXVALUE 34359738367),
 		ns bytea NOT NULL,
 		namespace bytea,          -- if ns is not all of it
 		PRIMARY KEY (tid, ns)
 	);
 	CREATE TABLE @.superstep_records (
-		lid bigint NOT NULL,
-		place bigint NOT NULL,
-		facts bytea NOT NULL,     -- see engine.AppendFacts
-		meta bytea NOT NULL,
-		data bytea NOT NULL,
-		PRIMARY KEY (lid, place)
+		rid bigint PRIMARY KEY,   -- lid << 28 | place
+		meta bytea NOT NULL,      -- see engine.AppendRow
+		data bytea NOT NULL       -- see zip.Pack
 	);
 	CREATE TABLE @.superstep_side (
 		tid bigint NOT NULL,
@@ -68,7 +66,7 @@ var migrations = []string{
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
-		DELETE FROM @.superstep_records r USING @.superstep_logs l WHERE l.tid = v_tid AND r.lid = l.lid;
+		DELETE FROM @.superstep_records r USING @.superstep_logs l WHERE l.tid = v_tid AND r.rid > l.lid << 28 AND r.rid <= (l.lid << 28) + 268435455;
 		DELETE FROM @.superstep_side s WHERE s.tid = v_tid;
 		DELETE FROM @.superstep_logs l WHERE l.tid = v_tid;
 		DELETE FROM @.superstep_threads t WHERE t.tid = v_tid;
@@ -77,7 +75,7 @@ var migrations = []string{
 	CREATE FUNCTION @.superstep_commit(
 		p_key bytea, p_thread bytea, p_version bigint,
 		h_version bigint, h_header bytea, h_due bigint, h_lease bigint, h_minute bigint, h_labels text[],
-		a_ns bytea, a_namespace bytea, a_place bigint, a_facts bytea, a_meta bytea, a_data bytea,
+		a_ns bytea, a_namespace bytea, a_place bigint, a_meta bytea, a_data bytea,
 		n_from bytea[], n_below bytea[],                -- there must be no such side rows
 		d_keys bytea[], s_keys bytea[], s_values bytea[], s_replace boolean[], c_from bytea[], c_below bytea[],
 		OUT stale boolean, OUT ignored bigint
@@ -110,7 +108,7 @@ var migrations = []string{
 			IF NOT FOUND THEN
 				INSERT INTO @.superstep_logs AS l (tid, ns, namespace) VALUES (v_tid, a_ns, a_namespace) RETURNING l.lid INTO v_lid;
 			END IF;
-			INSERT INTO @.superstep_records (lid, place, facts, meta, data) VALUES (v_lid, a_place, a_facts, a_meta, a_data)
+			INSERT INTO @.superstep_records (rid, meta, data) VALUES ((v_lid << 28) + a_place, a_meta, a_data)
 				ON CONFLICT ON CONSTRAINT superstep_records_pkey DO NOTHING;
 			IF NOT FOUND THEN
 				RETURN;
@@ -147,7 +145,7 @@ var migrations = []string{
 }
 
 // oldest is the least version of tables that can be brought to the newest.
-const oldest = 4
+const oldest = 5
 
 // in writes the schema's name into SQL.
 func in(quoted, query string) string { return strings.ReplaceAll(query, "@.", quoted+".") }

@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -123,7 +122,7 @@ func TestHowOftenTheServerIsAsked(t *testing.T) {
 	// Pages end after a megabyte, too.
 	big := checkpoint.Log{Thread: "big"}
 	run, parent := checkpoint.NewRunID(), checkpoint.ID("")
-	data := append(append([]byte(`"`), bytes.Repeat([]byte("x"), 300<<10)...), '"')
+	data := logtest.Noise(300 << 10)
 	for seq := range int64(16) {
 		r := logtest.Step(big, run, parent, seq+1, data)
 		logtest.Write(t, s, &checkpoint.Write{Log: big, Head: parent, Record: r})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"github.com/superstep-dev/superstep/checkpoint/internal/zip"
 )
 
 // The layout. A thread's keys begin with
@@ -29,8 +31,8 @@ import (
 //
 //	:s             hash: key of a side row to token, order and value
 //	:k             sorted set of these keys
-//	:m:<namespace> hash: place to token, answer and row, without its data
-//	:d:<namespace> hash: place to the data of a row, if there are any
+//	:m:<namespace> hash: place to token, answer and row, with its data if they are small
+//	:d:<namespace> hash: place to the data of a row, if they are not
 //
 // and, of a commit that is under way, :~m: and :~d:, which will be m and d, see
 // lua/stage.lua; they end by themselves. The braces make a cluster keep the keys of a
@@ -47,8 +49,8 @@ import (
 //	i:names     all threads, by ID
 //	i:expiry    all threads with an end, by its millisecond
 //
-// Version 1 was never released, and is not read.
-const layout = 2
+// Versions 1 and 2 were never released, and are not read.
+const layout = 3
 
 //go:embed lua/*.lua
 var luaFiles embed.FS
@@ -249,7 +251,20 @@ func (d *driver) prepare(ctx context.Context, thread checkpoint.ThreadID, l *cha
 	return nil
 }
 
-func rowArgs(r *engine.Row) []any { return []any{number(r.Place), engine.AppendRow(nil, r), r.Data} }
+// smallData is up to how many bytes the data of a row stand beside it, and not in a field of
+// their own, which takes some 50 more.
+const smallData = 1 << 10
+
+// rowArgs returns a row's place, the row with its length in front, and its data, unless they
+// stand after the row.
+func rowArgs(r *engine.Row) []any {
+	row, data := engine.AppendRow(nil, r), zip.Pack(r.Data)
+	row = append(binary.AppendUvarint(nil, uint64(len(row))), row...)
+	if len(data) <= smallData {
+		row, data = append(row, data...), nil
+	}
+	return []any{number(r.Place), row, data}
+}
 
 // encode makes the arguments that lua/commit.lua expects.
 func (d *driver) encode(c *engine.Commit, logs []*change, token string) []any {
@@ -418,8 +433,16 @@ func row(thread checkpoint.ThreadID, ns, place, stored, data string) (engine.Row
 	if err != nil || !ok {
 		return engine.Row{}, damage(thread, fmt.Sprintf("log %q, row %s", ns, place), errors.New("it is missing, or cut off"))
 	}
-	r, err := engine.ParseRow(thread, ns, n, []byte(body))
-	r.Data = []byte(data)
+	size, k := binary.Uvarint([]byte(body))
+	if k <= 0 || size > uint64(len(body)-k) {
+		return engine.Row{}, damage(thread, fmt.Sprintf("log %q, row %s", ns, place), errors.New("it is cut off"))
+	}
+	b := []byte(body[k:])
+	r, err := engine.ParseRow(thread, ns, n, b[:size:size])
+	if b = b[size:]; len(b) == 0 {
+		b = []byte(data)
+	}
+	r.Data = zip.Unpack(b)
 	return r, err
 }
 

@@ -279,7 +279,7 @@ func TestAnotherLayoutIsRefused(t *testing.T) {
 	openAt(t, p).Close()
 	openAt(t, p).Close()
 	set(t, client(t, servertest.Redis(t)), "SET", p+"version", "1000")
-	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 2", "newer version")
+	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 3", "newer version")
 	set(t, client(t, servertest.Redis(t)), "SET", p+"version", "1")
 	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1", "before the first release", "another Options.Prefix")
 }
@@ -386,6 +386,15 @@ func TestDamage(t *testing.T) {
 		t.Fatalf("no side row of kind %q", kind)
 		return ""
 	}
+	long := func(t *testing.T, p string) { // adds a record whose data stand by themselves
+		t.Helper()
+		s := openAt(t, p)
+		head, _, err := s.Head(t.Context(), log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Record: logtest.Step(log, head.ID.Run(), head.ID, 4, logtest.Noise(3000)), Head: head.ID})
+	}
 	result := func(t *testing.T, p string) string {
 		t.Helper()
 		logtest.Write(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
@@ -406,23 +415,25 @@ func TestDamage(t *testing.T) {
 			a, b := get(t, p+"t:{t}:m:n", "1"), get(t, p+"t:{t}:m:n", "2")
 			set(t, c, "HSET", p+"t:{t}:m:n", "1", b, "2", a)
 		}, checkpoint.ErrCorrupt, "checksum"},
-		"changed data":     {func(t *testing.T, p string) { change(t, p+"t:{t}:d:n", "2", 7) }, checkpoint.ErrCorrupt, "its data has checksum"},
-		"missing data":     {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:d:n", "2") }, checkpoint.ErrCorrupt, "its data has checksum"},
+		"changed data": {func(t *testing.T, p string) { change(t, p+"t:{t}:m:n", "2", 12) }, checkpoint.ErrCorrupt, "its data has checksum"},
+		"changed long data": {func(t *testing.T, p string) {
+			long(t, p)
+			change(t, p+"t:{t}:d:n", "4", 7)
+		}, checkpoint.ErrCorrupt, "its data has checksum"},
+		"missing data": {func(t *testing.T, p string) {
+			long(t, p)
+			set(t, c, "HDEL", p+"t:{t}:d:n", "4")
+		}, checkpoint.ErrCorrupt, "its data has checksum"},
 		"a missing record": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "2") }, nil, "2 rows, the newest says that there are 3"},
 		"a missing head":   {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "3") }, checkpoint.ErrCorrupt, "row 3"},
 		"a far too large count": {func(t *testing.T, p string) {
 			set(t, c, "HSET", p+"t:{t}", "ln", "1000000000000;1")
 		}, checkpoint.ErrCorrupt, "row 1000000000000"},
-		"places that are none": {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "ln", "x") }, checkpoint.ErrCorrupt, "row 0"},
-		"an older head":        {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "ln", "2;1") }, nil, "3 rows, the newest says that there are 2"},
-		"a missing ID": {func(t *testing.T, p string) {
-			k := side(t, p, "u")
-			set(t, c, "HDEL", p+"t:{t}:s", k)
-			set(t, c, "ZREM", p+"t:{t}:k", k)
-		}, nil, "its ID does not lead to it"},
-		"an ID without its row": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:s", side(t, p, "u")) }, nil, "it is missing"},
-		"an ID that is not found": {func(t *testing.T, p string) {
-			set(t, c, "ZREM", p+"t:{t}:k", side(t, p, "u"))
+		"places that are none":  {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "ln", "x") }, checkpoint.ErrCorrupt, "row 0"},
+		"an older head":         {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "ln", "2;1") }, nil, "3 rows, the newest says that there are 2"},
+		"a key without its row": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:s", result(t, p)) }, nil, "it is missing"},
+		"a row without its key": {func(t *testing.T, p string) {
+			set(t, c, "ZREM", p+"t:{t}:k", result(t, p))
 		}, nil, "not as many side rows as keys"},
 		"a piece of no branch": {func(t *testing.T, p string) {
 			set(t, c, "HSET", p+"t:{t}:s", "s\x01n12345678", "123456781;x")
@@ -492,7 +503,7 @@ func TestANewerRecordIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[8+strings.Index(string(b[8:]), ";")+1] = 9
+	b[8+strings.Index(string(b[8:]), ";")+2] = 9
 	set(t, c, "HSET", p+"t:{t}:m:", "1", b)
 	if _, _, err = s.Head(t.Context(), log); !errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func busyThread(t *testing.T, s checkpoint.Store, id checkpoint.ThreadID) {
 	for _, ns := range []string{"", "n"} {
 		log := checkpoint.Log{Thread: id, Namespace: ns}
 		head := logtest.Begin(t, s, log, 3)
-		r := logtest.Step(log, checkpoint.NewRunID(), head, 4, logtest.Message)
+		r := logtest.Step(log, checkpoint.NewRunID(), head, 4, logtest.Noise(3000))
 		r.Due = time.Now()
 		logtest.Write(t, s, &checkpoint.Write{
 			Log: log, Claim: true, Holder: "me", Lease: time.Millisecond, Head: head, Record: r,

@@ -34,13 +34,13 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 		{&w.header, `UPDATE superstep_threads SET version = ?2, header = ?3, due = ?4, lease = ?5, minute = ?6, labels = ?7 WHERE tid = ?1`},
 		{&w.log, `SELECT lid FROM superstep_logs WHERE tid = ? AND ns = ?`},
 		{&w.newLog, `INSERT INTO superstep_logs (tid, ns) VALUES (?, ?)`},
-		{&w.append, `INSERT OR IGNORE INTO superstep_records (rid, facts, meta, data) VALUES (?1, ?2, ?3, ?4)`},
-		{&w.appendAlone, `INSERT OR IGNORE INTO superstep_records (rid, facts, meta, data)
-			SELECT ?1, ?2, ?3, ?4 FROM superstep_threads WHERE tid = ?5 AND version = ?6`},
-		{&w.appendCleared, `INSERT OR IGNORE INTO superstep_records (rid, facts, meta, data)
-			SELECT ?1, ?2, ?3, ?4 FROM superstep_threads WHERE tid = ?5 AND version = ?6
-			AND NOT EXISTS (SELECT 1 FROM superstep_side WHERE tid = ?5 AND key >= ?7 AND key < ?8)`},
-		{&w.replace, `UPDATE superstep_records SET facts = ?2, meta = ?3, data = ?4 WHERE rid = ?1`},
+		{&w.append, `INSERT OR IGNORE INTO superstep_records (rid, meta, data) VALUES (?1, ?2, ?3)`},
+		{&w.appendAlone, `INSERT OR IGNORE INTO superstep_records (rid, meta, data)
+			SELECT ?1, ?2, ?3 FROM superstep_threads WHERE tid = ?4 AND version = ?5`},
+		{&w.appendCleared, `INSERT OR IGNORE INTO superstep_records (rid, meta, data)
+			SELECT ?1, ?2, ?3 FROM superstep_threads WHERE tid = ?4 AND version = ?5
+			AND NOT EXISTS (SELECT 1 FROM superstep_side WHERE tid = ?4 AND key >= ?6 AND key < ?7)`},
+		{&w.replace, `UPDATE superstep_records SET meta = ?2, data = ?3 WHERE rid = ?1`},
 		{&w.remove, `DELETE FROM superstep_records WHERE rid >= ? AND rid <= ?`},
 		{&w.newest, `SELECT max(r.rid) FROM superstep_logs l JOIN superstep_records r ON r.rid > l.lid << 32 AND r.rid <= (l.lid << 32) + 4294967295
 			WHERE l.tid = ? AND l.ns = ?`},
@@ -63,17 +63,17 @@ type readStmts struct {
 func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 	const newest = ` JOIN superstep_records r ON r.rid =
 		(SELECT max(rid) FROM superstep_records WHERE rid > l.lid << 32 AND rid <= (l.lid << 32) + 4294967295)`
-	const metas = `r.rid, r.facts, r.meta`
+	const metas = `r.rid, r.meta`
 	const page = ` FROM superstep_threads t JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ?2 JOIN superstep_records r ON
 		r.rid >= (l.lid << 32) + ?3 AND r.rid <= (l.lid << 32) + ?4 WHERE t.thread = ?1 ORDER BY r.rid`
 	const side = `SELECT s.key, s.value, s.num FROM superstep_threads t JOIN superstep_side s ON s.tid = t.tid AND s.key >= ?2 AND s.key < ?3
 		WHERE t.thread = ?1 ORDER BY s.key`
-	const info = `SELECT t.thread, t.header, f.facts, ` + metas + ` FROM superstep_threads t JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ''` + newest + `
+	const info = `SELECT t.thread, t.header, f.meta, ` + metas + ` FROM superstep_threads t JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ''` + newest + `
 		JOIN superstep_records f ON f.rid = (SELECT min(rid) FROM superstep_records WHERE rid > l.lid << 32)`
 	const labelled = `tid IN (
 		SELECT x.tid FROM json_each(?3) j CROSS JOIN superstep_labels x ON x.label = j.value GROUP BY x.tid HAVING count(*) = json_array_length(?3))`
 	return q.addAll(ctx, p, []query{
-		{&q.load, `SELECT t.tid, t.header, coalesce(l.lid, 0), coalesce(r.rid, 0), r.facts, r.meta, r.data FROM superstep_threads t LEFT JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ?2 LEFT` + newest + ` WHERE t.thread = ?1`},
+		{&q.load, `SELECT t.tid, t.header, coalesce(l.lid, 0), coalesce(r.rid, 0), r.meta, r.data FROM superstep_threads t LEFT JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ?2 LEFT` + newest + ` WHERE t.thread = ?1`},
 		{&q.rows, `SELECT ` + metas + `, r.data` + page},
 		{&q.rowsDesc, `SELECT ` + metas + `, r.data` + page + ` DESC`},
 		{&q.metas, `SELECT ` + metas + page},
@@ -151,7 +151,7 @@ func (d *driver) alone(c *engine.Commit) (done bool, err error) {
 	if at.lid == 0 || c.Header != nil || len(c.Append) != 1 || len(c.Clear) > 1 || len(c.Absent)+len(c.Replace)+len(c.Remove)+len(c.Delete) > 0 || !cleared(c) {
 		return false, nil
 	}
-	var buf [8]any
+	var buf [7]any
 	args := append(rowArgs(buf[:0], at.lid, &c.Append[0]), at.tid, c.Version)
 	st := d.write.appendAlone
 	if len(c.Clear) > 0 {
@@ -185,7 +185,7 @@ func cleared(c *engine.Commit) bool {
 }
 
 func rowArgs(args []any, lid int64, r *engine.Row) []any {
-	return append(args, rid(lid, r.Place), engine.AppendFacts(make([]byte, 0, 64), r), string(r.Meta), blob(r.Data))
+	return append(args, rid(lid, r.Place), engine.AppendRow(make([]byte, 0, 128), r), blob(r.Data))
 }
 
 // blob keeps nil from becoming null.
@@ -504,25 +504,21 @@ func scan(ctx context.Context, st *sql.Stmt, args []any, f func(rows *sql.Rows) 
 
 // scanned is a row of superstep_records.
 type scanned struct {
-	rid               int64
-	facts, meta, data []byte
+	rid        int64
+	meta, data []byte
 }
 
 func (r *scanned) into(to []any, data bool) []any {
-	if to = append(to, &r.rid, &r.facts, &r.meta); data {
+	if to = append(to, &r.rid, &r.meta); data {
 		to = append(to, &r.data)
 	}
 	return to
 }
 
 func (r *scanned) of(thread checkpoint.ThreadID, ns string) (engine.Row, error) {
-	row := engine.Row{Namespace: ns, Place: r.rid & maxPlace, Meta: r.meta, Data: r.data}
-	if err := engine.ParseFacts(&row, r.facts); err != nil {
-		return row, &checkpoint.CorruptError{
-			Thread: thread, Place: fmt.Sprintf("table superstep_records, rid %d (log %d, record %d)", r.rid, r.rid>>32, row.Place), Offset: -1, Err: err,
-		}
-	}
-	return row, nil
+	row, err := engine.ParseRow(thread, ns, r.rid&maxPlace, r.meta)
+	row.Data = r.data
+	return row, err
 }
 
 // Load implements [engine.Driver].
@@ -660,8 +656,8 @@ func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Li
 			var r scanned
 			err := rows.Scan(r.into([]any{(*string)(&l.Thread), &header, &first}, false)...)
 			if err == nil {
-				f := engine.Row{}
-				err = engine.ParseFacts(&f, first)
+				var f engine.Row
+				f, err = engine.ParseRow(l.Thread, "", 1, first)
 				l.First = f.At
 			}
 			if err == nil {

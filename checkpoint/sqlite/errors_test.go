@@ -211,8 +211,8 @@ func TestRandomDamageIsAnErrorOrHarmless(t *testing.T) {
 func TestADamagedRecordSaysWhereItIs(t *testing.T) {
 	for _, c := range []struct{ what, change string }{
 		{"data has checksum", `UPDATE superstep_records SET data = replace(CAST(data AS TEXT), 'xxx', 'xyx') WHERE rid & 4294967295 = 3`},
-		{"meta has checksum", `UPDATE superstep_records SET meta = replace(meta, 'agent', 'Agent') WHERE rid & 4294967295 = 3`},
-		{"cut off", `UPDATE superstep_records SET facts = x'01' WHERE rid & 4294967295 = 3`},
+		{"meta has checksum", `UPDATE superstep_records SET meta = meta || x'20' WHERE rid & 4294967295 = 3`},
+		{"cut off", `UPDATE superstep_records SET meta = x'02' WHERE rid & 4294967295 = 3`},
 	} {
 		path := fill(t, 5)
 		db := rawDB(t, path)
@@ -242,7 +242,7 @@ func TestANewerDatabaseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Close()
-	refused(t, path, checkpoint.ErrVersion, "schema version 1000", "up to 4", "use a newer version")
+	refused(t, path, checkpoint.ErrVersion, "schema version 1000", "up to 5", "use a newer version")
 }
 
 func TestAFullDisk(t *testing.T) {

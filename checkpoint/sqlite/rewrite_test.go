@@ -136,16 +136,15 @@ func TestVerifyFindsDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		do, place, says string
 	}{
-		"data":      {`UPDATE superstep_records SET data = x'00' || data WHERE rid & 4294967295 = 3`, "row 3", "data has checksum"},
-		"meta":      {`UPDATE superstep_records SET meta = meta || ' ' WHERE rid & 4294967295 = 3`, "row 3", "meta has checksum"},
-		"facts":     {`UPDATE superstep_records SET facts = substr(facts, 1, 9) || x'0e' || substr(facts, 11) WHERE rid & 4294967295 = 3`, "row 3", "row has checksum"},
-		"facts cut": {`UPDATE superstep_records SET facts = substr(facts, 1, 20) WHERE rid & 4294967295 = 3`, "record 3", "cut off"},
-		"no IDs":    {`DELETE FROM superstep_side WHERE substr(key, 1, 1) = x'75'`, "row 1", "ID does not lead to it"},
+		"data": {`UPDATE superstep_records SET data = x'00' || data WHERE rid & 4294967295 = 3`, "row 3", "data has checksum"},
+		"meta": {`UPDATE superstep_records SET meta = meta || x'20' WHERE rid & 4294967295 = 3`, "row 3", "meta has checksum"},
+		"ID":   {`UPDATE superstep_records SET meta = substr(meta, 1, 12) || x'0e0e' || substr(meta, 15) WHERE rid & 4294967295 = 3`, "row 3", "row has checksum"},
+		"cut":  {`UPDATE superstep_records SET meta = substr(meta, 1, 20) WHERE rid & 4294967295 = 3`, "row 3", "cut off"},
 		"swapped records": {`UPDATE superstep_records SET rid = -(rid + CASE rid & 4294967295 WHEN 3 THEN 1 ELSE -1 END) WHERE rid & 4294967295 IN (3, 4);
 			UPDATE superstep_records SET rid = -rid WHERE rid < 0`, "row 3", "row has checksum"},
 		"a record gone":   {`DELETE FROM superstep_records WHERE rid & 4294967295 = 3`, "row 5", "there are 4"},
 		"a result":        {`UPDATE superstep_side SET value = x'00' || value WHERE substr(key, 1, 1) = x'72'`, "side row", "checksum"},
-		"swapped results": {`UPDATE superstep_side SET value = (SELECT value FROM superstep_side WHERE substr(key, 1, 1) = x'75') WHERE substr(key, 1, 1) = x'72'`, "side row", "checksum"},
+		"swapped results": {`UPDATE superstep_side SET value = (SELECT value FROM superstep_side ORDER BY key DESC LIMIT 1) WHERE key = (SELECT min(key) FROM superstep_side)`, "side row", "checksum"},
 		"header":          {`UPDATE superstep_threads SET header = header || x'00'`, "header", "checksum"},
 		"minute":          {`UPDATE superstep_threads SET minute = 1`, "superstep_threads", "minute"},
 		"due":             {`UPDATE superstep_threads SET due = 1`, "superstep_threads", "due"},
@@ -183,7 +182,9 @@ func results(t *testing.T, path string) {
 	t.Helper()
 	s := openAt(t, path)
 	defer s.Close()
-	w := &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindChanges, Data: []byte(`1`)}}}
+	w := &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Results: []checkpoint.Result{
+		{Epoch: "e", Kind: checkpoint.KindChanges, Data: []byte(`1`)}, {Epoch: "e", Task: 1, Kind: checkpoint.KindChanges, Data: []byte(`2`)},
+	}}
 	if _, err := s.Write(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}

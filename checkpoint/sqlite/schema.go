@@ -11,7 +11,7 @@ import "github.com/superstep-dev/superstep/internal/sqlitedb"
 // lease ends, in microseconds since 1970, the minute of its head's time if it is listed,
 // and the labels of its head's metadata, which triggers keep in superstep_labels.
 //
-// Versions 1 to 3 were never released, and are not read.
+// Versions 1 to 4 were never released, and are not read.
 var migrations = []string{
 	oldest: `CREATE TABLE superstep_threads (
 		tid INTEGER PRIMARY KEY,
@@ -34,8 +34,7 @@ var migrations = []string{
 	);
 	CREATE TABLE superstep_records (
 		rid INTEGER PRIMARY KEY,
-		facts BLOB NOT NULL,    -- see engine.AppendFacts
-		meta TEXT NOT NULL,
+		meta BLOB NOT NULL,     -- see engine.AppendRow
 		data BLOB NOT NULL
 	);
 	CREATE TABLE superstep_side (
@@ -63,6 +62,6 @@ var migrations = []string{
 }
 
 // oldest is the least version of tables that can be brought to the newest.
-const oldest = 3
+const oldest = 4
 
 var tables = sqlitedb.Tables{Meta: "superstep_meta", Migrations: migrations, Unread: oldest, Another: "superstep_threads"}

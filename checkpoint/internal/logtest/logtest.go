@@ -2,6 +2,7 @@
 package logtest
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,16 @@ import (
 
 // Message is what one record of a conversation holds.
 var Message = []byte(`{"messages":[{"role":"assistant","content":"` + strings.Repeat("x", 440) + `"}]}`)
+
+// Noise returns a text in JSON of n bytes, which can't be packed to much less.
+func Noise(n int) []byte {
+	b, r := make([]byte, n), rand.New(rand.NewPCG(1, uint64(n)))
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrstuvwxyzABCDEF"[r.IntN(32)]
+	}
+	b[0], b[n-1] = '"', '"'
+	return b
+}
 
 // Step returns the next record of a conversation.
 func Step(log checkpoint.Log, run, parent checkpoint.ID, seq int64, data []byte) *checkpoint.Record {

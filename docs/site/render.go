@@ -138,7 +138,7 @@ func elsewhere(target string) string {
 }
 
 // snippet is the comment that says where a block of code comes from: docs_test.go knows it.
-var snippet = regexp.MustCompile(`^<!-- (\S+\.go)(?: \S+)* -->\s*$`)
+var snippet = regexp.MustCompile(`^<!-- (\S+\.(?:go|js))(?: \S+)* -->\s*$`)
 
 // blocks renders blocks of HTML: of a comment, the file that the code below it is from.
 type blocks struct{}

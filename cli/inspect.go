@@ -144,7 +144,7 @@ they cannot be read. Each thread is loaded for that.`,
 				}
 				rows = append(rows, row)
 			}
-			table(w, rows)
+			a.table(rows)
 			if more {
 				fmt.Fprintf(w, "… and more: --limit 0 shows all\n")
 			}
@@ -233,7 +233,7 @@ func (a *app) historyCommand() *cobra.Command {
 					rows = append(rows, row)
 				}
 				if !states {
-					table(w, rows)
+					a.table(rows)
 					return nil
 				}
 				for i, e := range list {

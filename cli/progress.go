@@ -133,7 +133,8 @@ func (p *progress) flush() {
 		case n.total >= time.Millisecond:
 			rest = duration(n.total)
 		}
-		p.c.Notef("%s", strings.TrimRight(console.Fit(fmt.Sprintf("%s %-20s %s", mark, name, rest), max(40, p.c.Width()-1)), " "))
+		colour := map[string]console.Colour{"✗": console.Red, "?": console.Yellow}[mark]
+		p.c.NotePainted(colour, strings.TrimRight(console.Fit(fmt.Sprintf("%s %-20s %s", mark, name, rest), max(40, p.c.Width()-1)), " "))
 	}
 	p.nodes = nil
 	p.c.Status("")

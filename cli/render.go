@@ -212,24 +212,18 @@ func (r *renderer) inline(data json.RawMessage, width int) (string, bool) {
 
 // table writes rows in columns, the first row being the head. Nothing is
 // written when there are no other rows.
-func table(w io.Writer, rows [][]string) {
-	if len(rows) < 2 {
-		return
-	}
-	widths := make([]int, len(rows[0]))
+func (a *app) table(rows [][]string) {
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			row[i] = oneLine(cell)
 		}
 	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			b.WriteString(oneLine(cell))
-			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
+	a.console.Table(rows, statusColours)
+}
+
+// statusColours are those of the statuses of threads, in tables.
+var statusColours = map[string]console.Colour{
+	"done": console.Green, "interrupted": console.Yellow, "waiting": console.Yellow, "failed": console.Red,
 }
 
 // when formats a time for people, in their zone.

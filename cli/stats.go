@@ -130,7 +130,7 @@ each field of the state, the largest first. Every record is read.`,
 				sum.Thread = console.Count(len(threads), "thread")
 				rows = append(rows, sum.row())
 			}
-			table(w, rows)
+			a.table(rows)
 			if limit > 0 && len(threads) > limit {
 				fmt.Fprintf(w, "… and more: --limit 0 shows all\n")
 			}
@@ -143,7 +143,7 @@ each field of the state, the largest first. Every record is read.`,
 				}
 				rows = append(rows, []string{f.Field, f.Graph, bytesText(f.Bytes), fmt.Sprint(f.Changes), share})
 			}
-			table(w, rows)
+			a.table(rows)
 			return nil
 		},
 	}

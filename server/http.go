@@ -24,7 +24,6 @@ import (
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/openapi"
 	"github.com/superstep-dev/superstep/server/internal/turn"
-	"github.com/superstep-dev/superstep/server/studio"
 )
 
 // fault is an error that a client is told, with a status of HTTP. The text is the
@@ -72,13 +71,15 @@ func describe(version string, credentials bool, routes []route) ([]byte, error) 
 }
 
 // handler answers requests by a table of routes.
-func (s *gate) handler(routes []route, page bool) http.Handler {
+func (s *gate) handler(routes []route, studio bool) http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		mux.Handle(r.pattern, s.handle(r))
 	}
-	if page {
-		mux.Handle("/studio/", studio.Handler("/studio/")) // a page, which asks for a key itself
+	for _, p := range s.pages {
+		mux.Handle(p.prefix, p.handler)
+	}
+	if studio {
 		mux.Handle("GET /{$}", http.RedirectHandler("studio/", http.StatusFound))
 	}
 	return s.timed(s.guarded(s.metrics.measure(mux)))

@@ -305,7 +305,7 @@ func hostOf(r *http.Request) string {
 //
 // Unless all pages may use the server, what pages of other sites request without
 // saying whose they are, by links, images and scripts, is refused as well, where
-// browsers tell (Sec-Fetch-Site). The studio's pages can be linked to.
+// browsers tell (Sec-Fetch-Site). The studio's pages, and those of [Pages], can be linked to.
 func AllowOrigins(origins ...string) Option {
 	return func(c *config) {
 		for _, o := range origins {
@@ -334,13 +334,14 @@ func LocalHosts(others ...string) Option {
 type gate struct {
 	*base
 	access  *access
-	origins []string // of pages that may use the server
-	hosts   []string // that it answers to beside its own machine; nil: to all
-	bounds  *bounds  // of requests
+	origins []string      // of pages that may use the server
+	hosts   []string      // that it answers to beside its own machine; nil: to all
+	pages   []publicPages // that everybody may read
+	bounds  *bounds       // of requests
 }
 
 func newGate(a *access, c *config) *gate {
-	s := &gate{base: a.base, access: a, origins: c.origins, hosts: c.hosts, bounds: &bounds{a.limits, newGauge("bytes of bodies are on their way", a.limits.Bodies, a.limits.BodiesPerClient)}}
+	s := &gate{base: a.base, access: a, origins: c.origins, hosts: c.hosts, pages: c.pages, bounds: &bounds{a.limits, newGauge("bytes of bodies are on their way", a.limits.Bodies, a.limits.BodiesPerClient)}}
 	if s.origins == nil && len(a.authenticators) > 0 && !c.reads {
 		s.origins = []string{"*"} // what lets somebody in is a header that pages have to set
 	}
@@ -373,7 +374,7 @@ func (s *gate) guarded(next http.Handler) http.Handler {
 		default:
 			h.Add("Vary", "Origin")
 			foreign := ofAnotherSite(r, open)
-			if origin == "" && foreign && !mayBeLinked(r) {
+			if origin == "" && foreign && !s.mayBeLinked(r) {
 				refuse(w, r, &fault{http.StatusForbidden, "pages of other sites may not use the server by links, images or scripts: allow all pages everything with --allow-origin '*', or server.AllowOrigins, or type the address"})
 				return
 			}
@@ -426,9 +427,10 @@ func ofAnotherSite(r *http.Request, open bool) bool {
 }
 
 // mayBeLinked reports whether a request is for what pages of other sites may lead
-// to: the studio's pages, each as a page of its own.
-func mayBeLinked(r *http.Request) bool {
-	return (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/studio/")) && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+// to: the studio's pages and the program's, each as a page of its own.
+func (s *gate) mayBeLinked(r *http.Request) bool {
+	page := r.URL.Path == "/" || slices.ContainsFunc(s.pages, func(p publicPages) bool { return strings.HasPrefix(r.URL.Path, p.prefix) })
+	return page && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 

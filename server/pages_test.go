@@ -242,3 +242,44 @@ func TestAFloodOfGuessesDoesNotFloodTheLog(t *testing.T) {
 		t.Errorf("%d records, the last is %s", len(lines), lines[len(lines)-1])
 	}
 }
+
+// Pages of the program's own are for everybody, as the studio is, and are linked to.
+func TestPagesOfAProgramAreForEverybody(t *testing.T) {
+	manual := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
+	s := calm(t, server.Pages("/docs/", manual), server.Authenticate(func(*http.Request) (*server.User, error) { return nil, nil }))
+	if w := quick(t.Context(), s, "GET", "/docs/a/b.html", ""); w.Code != http.StatusOK || w.Body.String() != "page /docs/a/b.html" {
+		t.Errorf("a page: %d %q", w.Code, w.Body)
+	}
+	if w := quick(t.Context(), s, "POST", "/threads/search", "{}"); w.Code != http.StatusUnauthorized {
+		t.Errorf("the API: %d", w.Code)
+	}
+	link := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
+	for path, want := range map[string]int{"/docs/": 200, "/studio/": 200, "/threads/" + newThread(): 403} {
+		if w := quick(t.Context(), s, "GET", path, "", link...); w.Code != want {
+			t.Errorf("a link of another site to %s: %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
+func TestPagesAreAtAPathOfTheirOwn(t *testing.T) {
+	h := http.NotFoundHandler()
+	for what, opts := range map[string][]server.Option{
+		"no handler":     {server.Pages("/docs/", nil)},
+		"no end":         {server.Pages("/docs", h)},
+		"no beginning":   {server.Pages("docs/", h)},
+		"the root":       {server.Pages("/", h)},
+		"a pattern":      {server.Pages("/{any}/", h)},
+		"dots":           {server.Pages("/a/../", h)},
+		"twice":          {server.Pages("/docs/", h), server.Pages("/docs/", h)},
+		"of the studio":  {server.Pages("/studio/", h)},
+		"two at a slash": {server.Pages("//", h)},
+	} {
+		s, err := server.New(t.Context(), opts...)
+		if err == nil {
+			_ = s.Close(t.Context())
+			t.Errorf("%s: it is served", what)
+		} else if !strings.Contains(err.Error(), "server.Pages(") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	memorypostgres "github.com/superstep-dev/superstep/memory/postgres"
 	memorysqlite "github.com/superstep-dev/superstep/memory/sqlite"
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/studio"
 )
 
 // Server serves graphs. It is an http.Handler, safe for concurrent use.
@@ -111,6 +113,7 @@ type config struct {
 	silence  time.Duration
 	lease    time.Duration
 	noStudio bool
+	pages    []publicPages
 	metrics  bool
 	problems []error
 }
@@ -204,6 +207,36 @@ func MaxRuns(n int) Option { return func(c *config) { c.parallel = n } }
 // drive the graphs.
 func WithoutStudio() Option { return func(c *config) { c.noStudio = true } }
 
+// publicPages are what the program has beside the API for everybody to read.
+type publicPages struct {
+	prefix  string
+	handler http.Handler
+}
+
+// studioPages is where the studio is.
+const studioPages = "/studio/"
+
+// Pages serves pages of the program's own below a path such as "/docs/", as package
+// docs/site has them: h gets requests with their whole path. Everybody may read them, with
+// credentials or without, and pages of other sites may link to them, as with the studio. They
+// are of the server's origin, so that what runs in them may use it: they must be as
+// trustworthy as the program. What the server itself answers below the path comes first.
+func Pages(prefix string, h http.Handler) Option {
+	return func(c *config) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(prefix, "/"), "/")
+		switch {
+		case h == nil:
+			c.problems = append(c.problems, fmt.Errorf("server.Pages(%q) was given no handler", prefix))
+		case !strings.HasPrefix(prefix, "/") || path.Clean(prefix)+"/" != prefix || first == "" || strings.ContainsAny(prefix, "{} "):
+			c.problems = append(c.problems, fmt.Errorf("server.Pages(%q): give a path with / at both ends, such as /docs/", prefix))
+		case slices.ContainsFunc(c.pages, func(p publicPages) bool { return p.prefix == prefix }):
+			c.problems = append(c.problems, fmt.Errorf("server.Pages(%q) was given twice", prefix))
+		default:
+			c.pages = append(c.pages, publicPages{prefix, h})
+		}
+	}
+}
+
 // AllowPrivateWebhooks lets webhooks of runs go to addresses that are not of the
 // public internet, such as the machine itself: for servers whose clients may
 // reach all that the server can.
@@ -214,6 +247,9 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, version: moduleVersion(), metrics: true}
 	for _, o := range opts {
 		o(&c)
+	}
+	if !c.noStudio {
+		Pages(studioPages, studio.Handler(studioPages))(&c) // which ask for a key themselves
 	}
 	if c.maxBody <= 0 || c.parallel <= 0 {
 		c.problems = append(c.problems, errors.New("server.MaxBody and server.MaxRuns must be positive"))

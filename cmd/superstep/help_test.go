@@ -1,6 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,4 +58,52 @@ func TestEveryCommandHasExamplesThatParse(t *testing.T) {
 		}
 	}
 	walk(cli.New(options()...))
+}
+
+var update = flag.Bool("update", false, "write the reference of the commands")
+
+// What the commands say of themselves is their reference.
+func TestTheReferenceOfTheCommandsIsTheirHelp(t *testing.T) {
+	const page = "../../docs/commands.md"
+	was, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"SUPERSTEP_STORE", "SUPERSTEP_MODEL", "SUPERSTEP_URL"} { // which the help shows
+		t.Setenv(name, "")
+	}
+	root := cli.New(options()...)
+	var b strings.Builder
+	head, _, _ := strings.Cut(string(was), "\n## ")
+	fmt.Fprintf(&b, "%s\n\n## For all commands\n\n```text\n%s```\n", strings.TrimRight(head, "\n"), root.PersistentFlags().FlagUsages())
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if !c.IsAvailableCommand() {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n", c.CommandPath(), strings.TrimSpace(cmp.Or(c.Long, c.Short)))
+		if !c.HasSubCommands() {
+			fmt.Fprintf(&b, "\n  %s\n", c.UseLine())
+		}
+		if flags := c.LocalFlags(); flags.HasAvailableFlags() {
+			fmt.Fprintf(&b, "\n%s", flags.FlagUsages())
+		}
+		b.WriteString("```\n")
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", regexp.MustCompile(`(?m)^ +`).ReplaceAllString(strings.TrimRight(c.Example, "\n"), ""))
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	for _, c := range root.Commands() {
+		walk(c)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if b.String() != string(was) {
+		t.Errorf("%s is not up to date, run go test ./cmd/superstep -run Reference -update", page)
+	}
 }

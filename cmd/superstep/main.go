@@ -30,6 +30,6 @@ func options() []cli.Option {
 		greeting(cli.Unserved()), buying(cli.Unserved()),
 		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`), cli.Unserved()),
 		demoGraphs(), cli.Embedders(models.OpenEmbedder), dialogues(), cli.Evaluation(cli.Evaluations{Judge: judge}),
-		cli.Command(initCommand(), chatCommand()),
+		documentation(), cli.Command(initCommand(), chatCommand(), docsCommand()),
 	}
 }

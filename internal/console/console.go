@@ -99,6 +99,9 @@ func (c *Console) Notef(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := fmt.Sprintf(format, args...)
+	if c.errTTY {
+		text = environment().text(text)
+	}
 	c.wipe()
 	fmt.Fprintln(c.err, text)
 	c.paint()
@@ -129,7 +132,7 @@ func (c *Console) wipe() {
 
 func (c *Console) paint() {
 	if c.status != "" {
-		fmt.Fprint(c.err, Fit(c.status, c.Width()-1))
+		fmt.Fprint(c.err, Fit(environment().text(c.status), c.Width()-4)) // room for an ellipsis in ASCII
 	}
 }
 
@@ -241,6 +244,9 @@ func Fit(text string, width int) string {
 
 // columns returns how wide a character is in a terminal.
 func columns(r rune) int {
+	if joins(r) {
+		return 0
+	}
 	if r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
 		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||
 		r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd) {

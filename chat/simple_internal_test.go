@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // A message that is a text and nothing else is written and read without encoding/json, and
@@ -19,8 +21,8 @@ func TestASimpleMessageIsWrittenAndReadAsAnyOther(t *testing.T) {
 				continue
 			}
 			w := wire{Type: map[Role]string{RoleUser: "human", RoleAssistant: "ai"}[m.Role], ID: m.ID, Name: m.Name, Metadata: m.Metadata}
-			w.Content, _ = encode(text)
-			want, err := encode(w)
+			w.Content, _ = plainjson.Marshal(text)
+			want, err := plainjson.Marshal(w)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -124,10 +124,10 @@ func TestLangGraphsClients(t *testing.T) {
 				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)), server.Dialogue(new(boxOffice).assistant(t))).url)
 			}
 			locked := start(t, server.APIKeys("right"), server.Graph(slow(t)), quiet())
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 			defer cancel()
 			// A program that hangs is told by name, and leaves nothing that goes on.
-			cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter=spec", "--test-timeout=80000", "--test-force-exit", "clients/")
+			cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter=spec", "--test-timeout=200000", "--test-force-exit", "clients/")
 			cmd.Env, cmd.WaitDelay = append(os.Environ(), "SUPERSTEP_URL="+balance(t, urls), "SUPERSTEP_LOCKED_URL="+locked.url, "SUPERSTEP_OVERDUE="+timekeeper(t, stores[0])), 5*time.Second
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"github.com/superstep-dev/superstep/internal/plainjson"
@@ -284,7 +283,7 @@ func (m *Message) appendSimple(b []byte) (_ []byte, ok bool) {
 	}
 	member := func(name, value string) {
 		if value != "" {
-			b = appendText(append(append(append(b, ',', '"'), name...), '"', ':'), value)
+			b = plainjson.AppendString(append(append(append(b, ',', '"'), name...), '"', ':'), value)
 		}
 	}
 	switch m.Role {
@@ -297,21 +296,12 @@ func (m *Message) appendSimple(b []byte) (_ []byte, ok bool) {
 	}
 	member("id", m.ID)
 	member("name", m.Name)
-	b = appendText(append(b, `,"content":`...), t.Text)
+	b = plainjson.AppendString(append(b, `,"content":`...), t.Text)
 	for k, v := range m.Metadata { // one at most
-		b = appendText(append(b, `,"metadata":{`...), k)
-		b = append(appendText(append(b, ':'), v), '}')
+		b = plainjson.AppendString(append(b, `,"metadata":{`...), k)
+		b = append(plainjson.AppendString(append(b, ':'), v), '}')
 	}
 	return append(b, '}'), true
-}
-
-// appendText appends a string as JSON.
-func appendText(b []byte, s string) []byte {
-	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
-		return append(append(append(b, '"'), s...), '"')
-	}
-	data, _ := plainjson.Marshal(s) // a string cannot fail
-	return append(b, data...)
 }
 
 func isCall(p Part) bool { _, ok := p.(ToolCall); return ok }

@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"strings"
 	"time"
 
 	sdk "github.com/dbos-inc/dbos-transact-golang/dbos"
@@ -131,6 +132,9 @@ func (d *Dispatcher) ask(ctx context.Context, thread, what string, of ...sdk.Wor
 	runs, err := sdk.ListWorkflows(d.c, sdk.WithFilterWorkflowIDPrefix(prefix(thread)), sdk.WithFilterStatus(of...),
 		sdk.WithFilterName(runName), sdk.WithFilterLoadInput(false), sdk.WithFilterLoadOutput(false))
 	for _, r := range runs {
+		if !strings.HasPrefix(r.ID, prefix(thread)) { // DBOS takes a prefix for a pattern of LIKE
+			continue
+		}
 		if err == nil {
 			err = sdk.SetWorkflowAttributes(d.c, r.ID, map[string]any{asked: what}, sdk.WithMergeAttributes())
 		}

@@ -70,7 +70,7 @@ func (w *Worker) run(c sdk.Context, in call) (out outcome, err error) {
 		p := out.Progress
 		at = p.Ref
 		if p.To-p.From == 1 {
-			out, err = step("fused", func(ctx context.Context) (fleet.Progress, error) { return w.fused(ctx, p, in.Fuse) })
+			out, err = step("fused", func(ctx context.Context) (fleet.Progress, error) { return w.w.Fuse(ctx, p, in.Fuse) })
 			continue
 		}
 		var tasks done
@@ -95,30 +95,6 @@ func (w *Worker) run(c sdk.Context, in call) (out outcome, err error) {
 		_, err = enqueue(c, w.o.Queue, next, out.Next, max(time.Until(out.Progress.Wake), time.Millisecond))
 	}
 	return out, err
-}
-
-// fused runs a lone task and advances, and again while there is time.
-func (w *Worker) fused(ctx context.Context, p fleet.Progress, fuse time.Duration) (fleet.Progress, error) {
-	for begun := time.Now(); ; {
-		if err := taskless(w.w.RunTasks(ctx, p.Ref, p.From, p.To)); err != nil {
-			return p, err
-		}
-		next, err := w.w.Advance(ctx, p.Ref)
-		if err != nil {
-			return p, err
-		}
-		if p = next; p.Status.Over() || p.To-p.From > 1 || time.Since(begun) >= fuse {
-			return p, nil
-		}
-	}
-}
-
-// taskless returns an error unless it is one of tasks, of which Advance tells.
-func taskless(err error) error {
-	if _, failed := errors.AsType[*fleet.TaskError](err); failed {
-		return nil
-	}
-	return err
 }
 
 // tasks has the workers run the tasks of the n-th superstep of a run, and waits for them.
@@ -161,7 +137,7 @@ func (w *Worker) batch(c sdk.Context, b batch) (out done, err error) {
 	if c.Err() != nil {
 		return out, c.Err()
 	}
-	if err != nil && taskless(err) == nil {
+	if _, failed := errors.AsType[*fleet.TaskError](err); failed {
 		out.Failed = true
 		return out, sdk.SetWorkflowAttributes(w.c, b.Run, map[string]any{failedStep: b.Ref.Superstep}, sdk.WithMergeAttributes())
 	}

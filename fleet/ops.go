@@ -120,6 +120,25 @@ func (w *Worker) RunTasks(ctx context.Context, ref Ref, from, to int) error {
 	})
 }
 
+// Fuse runs the lone task of a superstep and advances, and again while what follows is a
+// lone task, too, and less than d has gone by: for engines, to which that is one operation
+// instead of many. It does one superstep at least, and is idempotent as what it calls.
+func (w *Worker) Fuse(ctx context.Context, p Progress, d time.Duration) (Progress, error) {
+	for begun := time.Now(); ; {
+		err := w.RunTasks(ctx, p.Ref, p.From, p.To)
+		if _, failed := errors.AsType[*TaskError](err); err != nil && !failed {
+			return p, err
+		}
+		next, err := w.Advance(ctx, p.Ref)
+		if err != nil {
+			return p, err
+		}
+		if p = next; p.Status.Over() || p.To-p.From > 1 || time.Since(begun) >= d {
+			return p, nil
+		}
+	}
+}
+
 // Advance closes the superstep that a reference names when its tasks have been run: all
 // that they recorded is folded and committed, and what follows is planned. It says how to
 // go on: with which tasks, or why the run is over. It may be called twice and late: what

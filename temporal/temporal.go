@@ -224,20 +224,9 @@ func (a activities) runTasks(ctx context.Context, ref fleet.Ref, from, to int) (
 func (a activities) fused(ctx context.Context, p fleet.Progress, fuse time.Duration) (fleet.Progress, error) {
 	ctx, stop := beat(ctx)
 	defer stop()
-	for begun := time.Now(); ; {
-		err := a.w.RunTasks(ctx, p.Ref, p.From, p.To)
-		if _, failed := errors.AsType[*fleet.TaskError](err); err != nil && !failed {
-			return p, ended(ctx, err)
-		}
-		next, err := a.w.Advance(ctx, p.Ref)
-		if err != nil {
-			return p, ended(ctx, err)
-		}
-		next.Error = short(next.Error)
-		if p = next; p.Status.Over() || p.To-p.From > 1 || time.Since(begun) >= fuse {
-			return p, nil
-		}
-	}
+	p, err := a.w.Fuse(ctx, p, fuse)
+	p.Error = short(p.Error)
+	return p, ended(ctx, err)
 }
 
 func (a activities) giveUp(ctx context.Context, ref fleet.Ref) error {

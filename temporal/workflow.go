@@ -1,6 +1,7 @@
 package temporal
 
 import (
+	"cmp"
 	"time"
 
 	sdk "go.temporal.io/sdk/temporal"
@@ -22,20 +23,9 @@ type plan struct {
 }
 
 func (o *Options) plan() plan {
-	p := plan{Batch: o.Batch, Fuse: o.Fuse, Heartbeat: o.Heartbeat, Limit: o.Limit}
-	if p.Batch == 0 {
-		p.Batch = 100
+	return plan{
+		Batch: cmp.Or(o.Batch, 100), Fuse: cmp.Or(o.Fuse, 5*time.Second), Heartbeat: cmp.Or(o.Heartbeat, 10*time.Second), Limit: cmp.Or(o.Limit, 24*time.Hour),
 	}
-	if p.Fuse == 0 {
-		p.Fuse = 5 * time.Second
-	}
-	if p.Heartbeat == 0 {
-		p.Heartbeat = 10 * time.Second
-	}
-	if p.Limit == 0 {
-		p.Limit = 24 * time.Hour
-	}
-	return p
 }
 
 // run is the workflow: it calls activities by what they say, and knows nothing else. What

@@ -72,6 +72,42 @@ func (s *Suite) cancel(t *testing.T) {
 	}
 }
 
+// Threads whose names are alike, or patterns of each other in some database, have nothing
+// to do with each other.
+func (s *Suite) cancelOne(t *testing.T) {
+	ctx, store := t.Context(), s.Store(t)
+	g, begun, release := blocking(t, store)
+	c := s.client(t, g, store)
+	start := func(thread string) fleet.Run {
+		run, err := fleet.Start(ctx, c, g.Thread(thread), g.Input(func(*State) error { return nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, begun)
+		return run
+	}
+	for _, two := range [][2]string{{"a_b", "axb"}, {"a b", "a20b"}, {"a", "a/b"}} {
+		stays := start(two[1])
+		for range 2 { // so that who looks from time to time whether it is to stop has looked
+			run := start(two[0])
+			if err := c.Dispatcher.Cancel(ctx, two[0]); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := run.Wait(ctx); !errors.Is(err, fleet.ErrCancelled) {
+				t.Errorf("thread %q: %+v, %v; want ErrCancelled", two[0], p, err)
+			}
+		}
+		select {
+		case release <- struct{}{}:
+		case <-time.After(time.Minute):
+			t.Errorf("thread %q does not wait any more", two[1])
+		}
+		if p, err := stays.Wait(ctx); err != nil || p.Status != fleet.RunEnded {
+			t.Errorf("thread %q: %+v, %v; only %q was cancelled", two[1], p, err, two[0])
+		}
+	}
+}
+
 // A thread has one run, by whomever.
 func (s *Suite) busy(t *testing.T) {
 	ctx, store := t.Context(), s.Store(t)

@@ -47,6 +47,7 @@ func Run(t *testing.T, s Suite) {
 		})
 	}
 	t.Run("cancel", s.cancel)
+	t.Run("cancel one of several", s.cancelOne)
 	t.Run("busy", s.busy)
 	t.Run("unknown", s.unknown)
 	t.Run("killed", s.killed)

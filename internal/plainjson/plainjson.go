@@ -12,9 +12,22 @@ import (
 // Marshal is json.Marshal without the escapes for HTML. Strings that need no escapes cost
 // hardly more than a copy.
 func Marshal(v any) ([]byte, error) {
-	if s, ok := v.(string); ok && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
-		return []byte(`"` + s + `"`), nil
+	if s, ok := v.(string); ok {
+		return AppendString(make([]byte, 0, len(s)+2), s), nil
 	}
+	return encode(v)
+}
+
+// AppendString appends what Marshal returns for a string.
+func AppendString(b []byte, s string) []byte {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
+		return append(append(append(b, '"'), s...), '"')
+	}
+	data, _ := encode(s) // a string cannot fail
+	return append(b, data...)
+}
+
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

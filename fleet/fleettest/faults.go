@@ -76,10 +76,29 @@ func (s *Suite) cancel(t *testing.T) {
 // to do with each other.
 func (s *Suite) cancelOne(t *testing.T) {
 	ctx, store := t.Context(), s.Store(t)
-	g, begun, release := blocking(t, store)
+	begun, release := make(chan struct{}, 8), make(chan struct{})
+	b := graph.New[State]("g")
+	b.AddNode("wait", func(ctx context.Context, s *State) error {
+		released := release
+		if s.Last != "stays" { // it may learn late that it is cancelled
+			released = nil
+		}
+		begun <- struct{}{}
+		select {
+		case <-released:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	b.AddEdge(graph.Start, "wait")
+	g, err := b.Compile(graph.WithCheckpointer(store))
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := s.client(t, g, store)
-	start := func(thread string) fleet.Run {
-		run, err := fleet.Start(ctx, c, g.Thread(thread), g.Input(func(*State) error { return nil }))
+	start := func(thread, what string) fleet.Run {
+		run, err := fleet.Start(ctx, c, g.Thread(thread), g.Input(func(s *State) error { s.Last = what; return nil }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,9 +106,9 @@ func (s *Suite) cancelOne(t *testing.T) {
 		return run
 	}
 	for _, two := range [][2]string{{"a_b", "axb"}, {"a b", "a20b"}, {"a", "a/b"}} {
-		stays := start(two[1])
+		stays := start(two[1], "stays")
 		for range 2 { // so that who looks from time to time whether it is to stop has looked
-			run := start(two[0])
+			run := start(two[0], "goes")
 			if err := c.Dispatcher.Cancel(ctx, two[0]); err != nil {
 				t.Fatal(err)
 			}

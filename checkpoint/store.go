@@ -40,8 +40,9 @@ var (
 	// *CorruptError that says where.
 	ErrCorrupt = errors.New("checkpoint: stored data is damaged")
 
-	// ErrVersion: the store was written by a newer version of this package.
-	ErrVersion = errors.New("checkpoint: store has a newer format")
+	// ErrVersion: the store was written in another format, by another version
+	// of this package.
+	ErrVersion = errors.New("checkpoint: store has another format")
 
 	// ErrNoThread: a thread is needed and its ID is empty.
 	ErrNoThread = errors.New("checkpoint: thread_id is required")

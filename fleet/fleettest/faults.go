@@ -15,14 +15,21 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
+// unreleased is what a blocking graph's State says last if its node is not to be released.
+const unreleased = "unreleased"
+
 // blocking is a graph whose node waits for a release, or for the end of its context.
 func blocking(t *testing.T, store checkpoint.Store) (g *graph.Graph[State], begun, release chan struct{}) {
 	begun, release = make(chan struct{}, 8), make(chan struct{})
 	b := graph.New[State]("g")
 	b.AddNode("wait", func(ctx context.Context, s *State) error {
+		released := release
+		if s.Last == unreleased {
+			released = nil
+		}
 		begun <- struct{}{}
 		select {
-		case <-release:
+		case <-released:
 			s.Last = "released"
 			return nil
 		case <-ctx.Done():
@@ -76,26 +83,7 @@ func (s *Suite) cancel(t *testing.T) {
 // to do with each other.
 func (s *Suite) cancelOne(t *testing.T) {
 	ctx, store := t.Context(), s.Store(t)
-	begun, release := make(chan struct{}, 8), make(chan struct{})
-	b := graph.New[State]("g")
-	b.AddNode("wait", func(ctx context.Context, s *State) error {
-		released := release
-		if s.Last != "stays" { // it may learn late that it is cancelled
-			released = nil
-		}
-		begun <- struct{}{}
-		select {
-		case <-released:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
-	b.AddEdge(graph.Start, "wait")
-	g, err := b.Compile(graph.WithCheckpointer(store))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, begun, release := blocking(t, store)
 	c := s.client(t, g, store)
 	start := func(thread, what string) fleet.Run {
 		run, err := fleet.Start(ctx, c, g.Thread(thread), g.Input(func(s *State) error { s.Last = what; return nil }))
@@ -106,9 +94,9 @@ func (s *Suite) cancelOne(t *testing.T) {
 		return run
 	}
 	for _, two := range [][2]string{{"a_b", "axb"}, {"a b", "a20b"}, {"a", "a/b"}} {
-		stays := start(two[1], "stays")
+		stays := start(two[1], "")
 		for range 2 { // so that who looks from time to time whether it is to stop has looked
-			run := start(two[0], "goes")
+			run := start(two[0], unreleased) // it may learn late that it is cancelled
 			if err := c.Dispatcher.Cancel(ctx, two[0]); err != nil {
 				t.Fatal(err)
 			}

@@ -187,19 +187,16 @@ func (l *Local) drive(ctx context.Context, ref Ref) (p Progress, err error) {
 			return err
 		})
 	}
-	if err = advance(); err != nil { // it has not begun
-		return p, cancelled(ctx, err)
-	}
-	for !p.Status.Over() {
+	for err = advance(); err == nil && !p.Status.Over(); {
 		if failed, err = l.runTasks(ctx, p); err == nil {
 			err = advance()
 		}
-		if err != nil {
-			if !errors.Is(err, graph.ErrThreadBusy) {
-				_ = l.w.GiveUp(context.WithoutCancel(ctx), ref) // else the lease runs out
-			}
-			return p, cancelled(ctx, err)
+	}
+	if err != nil {
+		if !errors.Is(err, graph.ErrThreadBusy) {
+			_ = l.w.GiveUp(context.WithoutCancel(ctx), ref) // else the lease runs out
 		}
+		return p, cancelled(ctx, err)
 	}
 	if failed != nil && p.Status != RunEnded {
 		p.Err, p.Error = failed, failed.Error()

@@ -162,7 +162,7 @@ func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
 		ref.Fence, ref.Superstep = int64(st.Fence), string(st.Epoch)
 		if st.To > 0 && !ref.Deadline.IsZero() && !time.Now().Before(ref.Deadline) {
 			lo.Hold = &local.Hold{Fence: st.Fence}
-			if err := local.GiveUp(ctx, prog, lo); err != nil {
+			if err := local.GiveUp(ctx, prog, lo, false); err != nil {
 				return err
 			}
 			st.To, st.Err = 0, &graph.TimeoutError{Kind: "run", Limit: limit}
@@ -188,15 +188,13 @@ func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
 	return p, err
 }
 
-// GiveUp ends a run that has begun where it stands, for one that is cancelled or that
-// can't be advanced: what its tasks have recorded stays, and the next run of the thread
-// goes on from there.
+// GiveUp ends a run where it stands, for one that is cancelled or that can't be advanced:
+// what its tasks have recorded stays, and the next run of the thread goes on from there.
+// What is still at work for the run is stopped, and what comes late gets
+// graph.ErrThreadBusy; so does GiveUp if the run does not hold its thread.
 func (w *Worker) GiveUp(ctx context.Context, ref Ref) error {
 	return w.do(ctx, ref, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
-		if ref.Superstep == "" {
-			return nil
-		}
-		return local.GiveUp(ctx, prog, lo)
+		return local.GiveUp(ctx, prog, lo, true)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/fleet"
@@ -96,6 +98,83 @@ func TestOperationsRefuseWhatTheyCanNotDo(t *testing.T) {
 	if err := w.RunTasks(ctx, p.Ref, 0, 1); !errors.Is(err, graph.ErrThreadBusy) {
 		t.Errorf("tasks of a run that has lost its thread: %v", err)
 	}
+}
+
+// Engines tell a run that it is cancelled when they can: its tasks may be at work, and an
+// operation may come, after it was given up.
+func TestNothingOfARunThatWasGivenUpHoldsItsThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), checkpoint.NewMemory()
+		begun, release := make(chan struct{}, 2), make(chan struct{})
+		g := compile(t, store, "g", func(ctx context.Context, _ *trip) error {
+			begun <- struct{}{}
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		w, err := fleet.NewWorker(store, fleet.Options{}, fleet.Program{Graph: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fleet.Submit(ctx, g.Thread("t"), g.Input(nothing)); err != nil {
+			t.Fatal(err)
+		}
+		unbegun, err := fleet.NewRef(ctx, store, "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := w.Advance(ctx, unbegun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		atWork := make(chan error, 1)
+		go func() { atWork <- w.RunTasks(ctx, p.Ref, p.From, p.To) }()
+		<-begun
+		if err := w.GiveUp(ctx, p.Ref); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-atWork:
+			if !errors.Is(err, graph.ErrThreadBusy) {
+				t.Errorf("the task that was at work: %v", err)
+			}
+		case <-time.After(time.Hour):
+			t.Error("the task goes on, and so does the lease")
+			close(release)
+			return
+		}
+		for what, op := range map[string]func() error{
+			"its tasks":   func() error { return w.RunTasks(ctx, p.Ref, p.From, p.To) },
+			"its advance": func() error { _, err := w.Advance(ctx, p.Ref); return err },
+			"its begin":   func() error { _, err := w.Advance(ctx, unbegun); return err },
+			"giving up":   func() error { return w.GiveUp(ctx, p.Ref) },
+		} {
+			if err := op(); !errors.Is(err, graph.ErrThreadBusy) {
+				t.Errorf("%s, late: %v", what, err)
+			}
+		}
+
+		// One that has begun, of which nobody was told.
+		if unbegun, err = fleet.NewRef(ctx, store, "t"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = w.Advance(ctx, unbegun); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.GiveUp(ctx, unbegun); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Advance(ctx, unbegun); !errors.Is(err, graph.ErrThreadBusy) {
+			t.Errorf("begun after it was given up: %v", err)
+		}
+		close(release)
+		if snap, err := g.Thread("t").Invoke(ctx, g.Continue()); err != nil || !snap.Done() {
+			t.Errorf("%+v, %v", snap, err)
+		}
+	})
 }
 
 func TestADispatcherThatIsClosedTakesNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	sdk "go.temporal.io/sdk/temporal"
@@ -46,7 +47,7 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 			ref = last
 		}
 		if p, err = advance(ctx, ref); err != nil {
-			return p, err
+			return p, giveUp(ctx, ref, err)
 		}
 	} else {
 		p = *pl.Progress
@@ -56,8 +57,7 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 		for !p.Status.Over() {
 			at := p.Ref
 			if p, err = superstep(ctx, pl, p); err != nil {
-				giveUp(ctx, at)
-				return p, err
+				return p, giveUp(ctx, at, err)
 			}
 			if (!p.Status.Over() || p.Status == fleet.RunSleeps) && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 				pl.Progress = &p
@@ -91,7 +91,7 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 			early = !called
 		}
 		if p, err = advance(ctx, ref); err != nil {
-			return p, err
+			return p, giveUp(ctx, ref, err)
 		}
 	}
 }
@@ -146,10 +146,15 @@ func superstep(ctx workflow.Context, pl plan, p fleet.Progress) (next fleet.Prog
 	return advance(ctx, p.Ref)
 }
 
-// giveUp lets others have the thread of a run that can't go on, be it cancelled.
-func giveUp(ctx workflow.Context, ref fleet.Ref) {
+// giveUp lets others have the thread of a run that can't go on for a reason, be it
+// cancelled, and returns the reason.
+func giveUp(ctx workflow.Context, ref fleet.Ref, reason error) error {
+	if failed, ok := errors.AsType[*sdk.ApplicationError](reason); ok && failed.Type() == kindBusy { // they have it
+		return reason
+	}
 	ctx, stop := workflow.NewDisconnectedContext(ctx)
 	defer stop()
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, RetryPolicy: &sdk.RetryPolicy{MaximumAttempts: 5}})
 	_ = workflow.ExecuteActivity(ctx, giveUpName, ref).Get(ctx, nil) // else the lease runs out
+	return reason
 }

@@ -47,6 +47,10 @@ type lease struct {
 	lost   func(error) // is called when another run has the thread
 	shared bool        // by the sessions of one run
 
+	// closing makes the release a claim as well, by which the run's other sessions have
+	// the thread no more: else one that is still at work would renew the lease.
+	closing bool
+
 	mu    sync.Mutex // held while the lease is renewed or released
 	held  bool
 	timer *time.Timer
@@ -143,12 +147,12 @@ func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	wake := wakes(ctx)
-	if !held && !wake {
+	if !held && !wake && !l.closing {
 		return nil
 	}
 	// If it fails the lease runs out by itself, and runs that can see that
 	// this one has ended don't wait for it.
-	_, err := s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Release: held, Holder: l.holder, Wake: wake})
+	_, err := s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Claim: l.closing, Release: held, Holder: l.holder, Wake: wake})
 	if errors.Is(err, checkpoint.ErrFenced) {
 		return &busyError{s.thread, err}
 	}

@@ -298,12 +298,14 @@ func (s *Session) Submit(ctx context.Context) error {
 	return err
 }
 
-// GiveUp ends a run that is made of several sessions where it stands.
-func GiveUp(ctx context.Context, prog *Program, o *Options) error {
+// GiveUp ends a run that is made of several sessions where it stands. With forGood none
+// of its other sessions can do anything for it any more.
+func GiveUp(ctx context.Context, prog *Program, o *Options, forGood bool) error {
 	s, err := openOp(ctx, prog, o)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	s.saver.lease.closing = forGood
 	return s.letGo(ctx)
 }

@@ -111,7 +111,8 @@ func (r *Record) Meta() *Record {
 	if len(r.Changes) > 0 {
 		m.Changes = make([]Change, len(r.Changes))
 		for i, c := range r.Changes {
-			m.Changes[i] = Change{Node: c.Node, Task: c.Task, Routing: metaRouting(c.Routing)}
+			c.Data, c.Routing = nil, metaRouting(c.Routing)
+			m.Changes[i] = c
 		}
 	}
 	if len(r.Once) > 0 {

@@ -41,7 +41,10 @@ const formatSealed = 200
 //	c   changes: [[node, task, size, routing], ...], without routing along the
 //	    edges, and with a list of names for one that goes to nodes alone; the
 //	    node only, if the task is as far on in its superstep as the change is
-//	    here, and its data is the last value in d: the name without brackets
+//	    here, and its data is the last value in d: the name without brackets.
+//	    Numbers after a change say when its task ran: how long it took, how long
+//	    before t it ended, both in microseconds, and how many attempts failed, if
+//	    any did. The second is null if when it began isn't known
 //	z   snapshot: [size, ranges, 1 if it is full]
 //	k   tasks: [[node, from, sent, size of payload, size of overlay], ...], the
 //	    node without brackets where nothing follows
@@ -251,7 +254,7 @@ func (e *encoder) changes() error {
 				return e.failed(err, "changes of node %q (task %d)", c.Node, c.Task)
 			}
 			if i == last && c.Task == i && c.Routing == nil {
-				e.meta = appendString(comma(e.meta, i), c.Node)
+				e.meta = appendTimes(appendString(comma(e.meta, i), c.Node), c, r.CreatedAt)
 				continue
 			}
 			b := appendString(append(comma(e.meta, i), '['), c.Node)
@@ -262,7 +265,7 @@ func (e *encoder) changes() error {
 					return e.failed(err, "routing of node %q (task %d)", c.Node, c.Task)
 				}
 			}
-			e.meta = append(b, ']')
+			e.meta = appendTimes(append(b, ']'), c, r.CreatedAt)
 		}
 		e.meta = append(e.meta, ']')
 	}
@@ -298,6 +301,40 @@ func (r *Record) lastValue() int {
 		i--
 	}
 	return i
+}
+
+// appendTimes writes when a task ran whose change a record holds that was made at a time.
+func appendTimes(b []byte, c *Change, at time.Time) []byte {
+	if !c.timed() {
+		return b
+	}
+	b = append(strconv.AppendInt(append(b, ','), c.Took, 10), ',')
+	if c.Began == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, at.UnixMicro()-c.Began-c.Took, 10)
+	}
+	if c.Failed != 0 {
+		b = strconv.AppendInt(append(b, ','), int64(c.Failed), 10)
+	}
+	return b
+}
+
+// time decodes one of the numbers that appendTimes wrote.
+func (c *wireChange) time(b []byte) error {
+	c.times++
+	switch {
+	case c.times == 1:
+		return number(b, &c.took)
+	case c.times == 2 && string(b) == "null":
+		return nil
+	case c.times == 2:
+		c.began = true
+		return number(b, &c.ago)
+	case c.times == 3:
+		return number(b, &c.failed)
+	}
+	return fmt.Errorf("change of node %q is followed by more than 3 numbers", c.node)
 }
 
 func appendRouting(b []byte, r *Routing) ([]byte, error) {
@@ -821,6 +858,15 @@ func (w *wire) member(key, b []byte) (err error) {
 				w.changes = append(w.changes, c)
 				return err
 			}
+			if b[0] != '[' {
+				if w.folding {
+					return nil
+				}
+				if len(w.changes) == 0 {
+					return errors.New("times of no change")
+				}
+				return w.changes[len(w.changes)-1].time(b)
+			}
 			err := tuple(b, 3, func(i int, b []byte) (err error) {
 				switch i {
 				case 0:
@@ -979,7 +1025,13 @@ func (w *wire) record(r *Record) error {
 	if len(w.changes) > 0 {
 		r.Changes = make([]Change, len(w.changes))
 		for i, c := range w.changes {
-			r.Changes[i] = Change{Node: c.node, Task: c.task, Routing: c.routing}
+			if c.times == 1 {
+				return fmt.Errorf("change of node %q is followed by one number", c.node)
+			}
+			r.Changes[i] = Change{Node: c.node, Task: c.task, Routing: c.routing, Took: c.took, Failed: c.failed}
+			if c.began {
+				r.Changes[i].Began = r.CreatedAt.UnixMicro() - c.ago - c.took
+			}
 			if r.Changes[i].Data, err = value(c.size); err != nil {
 				return fmt.Errorf("changes of node %q: %w", c.node, err)
 			}
@@ -1136,6 +1188,10 @@ type wireChange struct {
 	node       string
 	task, size int
 	routing    *Routing
+	times      int   // numbers that follow it
+	began      bool  // ago says something
+	took, ago  int64 // ago: before the record it ended
+	failed     int
 }
 
 // theRest is the size of data that takes what is left.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,11 @@ func sample() *checkpoint.Record {
 	return &checkpoint.Record{
 		ID: run.Checkpoint(2), Parent: before.Checkpoint(9), Seq: 12, Epoch: run.Checkpoint(1), Step: 3, Source: checkpoint.SourceLoop,
 		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC), Graph: "chat", Version: 2,
-		Changes:  []checkpoint.Change{{Node: "agent", Task: 1, Data: json.RawMessage(`{"a":"<&>"}`)}, {Node: "none"}, {Node: "r", Routing: &checkpoint.Routing{Goto: []string{"w", "__end__"}}}, {Task: 3, Routing: &checkpoint.Routing{Sent: 1, Stop: true}}},
+		Changes: []checkpoint.Change{
+			{Node: "agent", Task: 1, Data: json.RawMessage(`{"a":"<&>"}`)}, {Node: "none"},
+			{Node: "r", Routing: &checkpoint.Routing{Goto: []string{"w", "__end__"}}, Began: 1772600767_000000, Took: 250, Failed: 2},
+			{Task: 3, Routing: &checkpoint.Routing{Sent: 1, Stop: true}, Began: 1772600766_999999, Took: 3_000_000},
+		},
 		Snapshot: &checkpoint.Snapshot{Values: json.RawMessage(`{"b":1}`), Ranges: map[string][][2]int64{"a": {{1, 2}}}},
 		Tasks:    []checkpoint.Task{{Node: "w", From: "agent", Sent: true, Payload: json.RawMessage(`[1]`)}, {Node: "x", Overlay: json.RawMessage(`{}`)}},
 		Recent:   strings.Split("a b a b a b c c c c c c c c c c c c c c", " "),
@@ -222,8 +227,12 @@ func sameFolding(t *testing.T, got, want *checkpoint.Record, err error) {
 	if err != nil {
 		t.Fatal("what is folded can't be read:", err)
 	}
+	changes := slices.Clone(want.Changes)
+	for i := range changes {
+		changes[i].Began, changes[i].Took, changes[i].Failed = 0, 0, 0
+	}
 	if got.Seq != want.Seq || got.Source != want.Source || got.Version != want.Version ||
-		!reflect.DeepEqual(got.Sealed, want.Sealed) || !reflect.DeepEqual(got.Changes, want.Changes) {
+		!reflect.DeepEqual(got.Sealed, want.Sealed) || !reflect.DeepEqual(got.Changes, changes) {
 		t.Fatalf("what is folded: %+v, want that of %+v", got, want)
 	}
 }
@@ -396,5 +405,61 @@ func BenchmarkMemoryAppend(b *testing.B) {
 			b.Fatal(err)
 		}
 		i++
+	}
+}
+
+// When a task ran takes few bytes, and is what it was in whatever form a record is kept.
+func TestWhenATaskRanIsWrittenShort(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8999, time.UTC)
+	id := checkpoint.NewRunID().Checkpoint(2)
+	for what, c := range map[string]struct {
+		change checkpoint.Change
+		want   string
+	}{
+		"an only change":  {checkpoint.Change{Node: "agent", Data: json.RawMessage(`1`), Began: at.UnixMicro() - 1250, Took: 1200}, `"agent",1200,50`},
+		"attempts failed": {checkpoint.Change{Node: "agent", Data: json.RawMessage(`1`), Began: at.UnixMicro() - 1250, Took: 1200, Failed: 2}, `"agent",1200,50,2`},
+		"no data":         {checkpoint.Change{Node: "agent", Began: at.UnixMicro() + 5, Took: 0}, `["agent",0,-1],0,-5`},
+		"a routing": {
+			checkpoint.Change{Node: "agent", Began: at.UnixMicro() - 9, Took: 9, Routing: &checkpoint.Routing{Goto: []string{"a"}}},
+			`["agent",0,-1,["a"]],9,0`,
+		},
+		"no beginning": {checkpoint.Change{Node: "agent", Data: json.RawMessage(`1`), Took: 3}, `"agent",3,null`},
+		"no times":     {checkpoint.Change{Node: "agent", Data: json.RawMessage(`1`)}, `"agent"`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := &checkpoint.Record{ID: id, Parent: id.Checkpoint(1), Epoch: id, Seq: 2, Source: checkpoint.SourceLoop, CreatedAt: at, Changes: []checkpoint.Change{c.change}}
+			meta, data, err := checkpoint.MarshalBody(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := `"c":[` + c.want + `]`; !strings.Contains(string(meta), want) {
+				t.Errorf("%s, want %s in it", meta, want)
+			}
+			got := &checkpoint.Record{ID: id, Seq: 2, CreatedAt: at}
+			if err := checkpoint.UnmarshalBody(got, meta, data); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got.Changes, r.Changes) {
+				t.Errorf("got %+v, want %+v", got.Changes, r.Changes)
+			}
+			if got := got.Meta().Changes[0]; got.Began != c.change.Began || got.Took != c.change.Took || got.Failed != c.change.Failed {
+				t.Errorf("without data it is %+v", got)
+			}
+			folded := &checkpoint.Record{Seq: 2}
+			if err := checkpoint.UnmarshalBodyFolding(folded, meta, data); err != nil {
+				t.Fatal(err)
+			}
+			if f := folded.Changes[0]; f.Began != 0 || f.Took != 0 || string(f.Data) != string(c.change.Data) {
+				t.Errorf("folding reads %+v", f)
+			}
+		})
+	}
+}
+
+func TestTimesThatAreNoTimesAreDamage(t *testing.T) {
+	for _, c := range []string{`"a",1`, `"a",1,2,3,4`, `"a",null,1`, `"a",1,{}`, `"a",1.5,2`, `1,2`, `["a",0,-1],1`, `"a",1,"b"`} {
+		if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: checkpoint.NewRunID(), Seq: 1}, []byte(`{"v":100,"c":[`+c+`]}`), nil); err == nil {
+			t.Errorf("%s was read", c)
+		}
 	}
 }

@@ -155,7 +155,19 @@ type Change struct {
 	Data json.RawMessage `json:"data,omitempty"` // field name to update form
 
 	Routing *Routing `json:"routing,omitempty"` // see Record.Led
+
+	// Began and Took are when the task ran that the change is of, in microseconds, the
+	// first since 1970. They are measured: of its last execution, with all attempts and
+	// their delays. Began is zero where that isn't known: of an input, of a task that an
+	// edit stood in for, and of one that ended in an earlier run. Failed is how many
+	// attempts failed before.
+	Began  int64 `json:"began,omitempty"`
+	Took   int64 `json:"took,omitempty"`
+	Failed int   `json:"failed,omitempty"`
 }
+
+// timed reports whether anything is known of when the task ran.
+func (c *Change) timed() bool { return c.Began != 0 || c.Took != 0 || c.Failed != 0 }
 
 // Begins reports whether the record starts a turn, and so gives up what was open.
 func (r *Record) Begins() bool { return r.Epoch == r.ID && r.Source != SourceLoop }

@@ -225,7 +225,7 @@ type Query struct {
 
 	// Folding says that the records are read for what they fold into the state:
 	// nothing but their Seq, Source, Version, Sealed and Changes with their data
-	// will be looked at. A store may leave out the rest, which takes half of the
+	// will be looked at, not when their tasks ran. A store may leave out the rest, which takes half of the
 	// time of decoding a record. It is of no effect with Meta.
 	Folding bool
 }

@@ -286,7 +286,8 @@ func drawRecord(t *rapid.T, r *checkpoint.Record) {
 	r.Graph, r.Version = name().Draw(t, "graph"), rapid.IntRange(-1, 99).Draw(t, "version")
 	r.Metadata = rapid.MapOfN(name(), name(), 0, 3).Draw(t, "metadata")
 	r.Changes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Change {
-		return checkpoint.Change{Node: name().Draw(t, "node"), Task: rapid.IntRange(0, 1000).Draw(t, "task"), Data: rawJSON().Draw(t, "data"), Routing: drawRouting(t, 3)}
+		return checkpoint.Change{Node: name().Draw(t, "node"), Task: rapid.IntRange(0, 1000).Draw(t, "task"), Data: rawJSON().Draw(t, "data"), Routing: drawRouting(t, 3),
+			Began: rapid.Int64Range(0, 1<<52).Draw(t, "began"), Took: rapid.Int64Range(0, 1<<42).Draw(t, "took"), Failed: rapid.IntRange(0, 9).Draw(t, "failed")}
 	}), 0, 3).Draw(t, "changes")
 	if rapid.Bool().Draw(t, "snapshot") {
 		r.Snapshot = &checkpoint.Snapshot{Values: must().Draw(t, "values")}

@@ -173,12 +173,13 @@ func (s *Store) plain() error {
 // seal returns what the store is given for a record.
 func (s *Store) seal(r *checkpoint.Record) (*checkpoint.Record, error) {
 	body := *r
-	// What stays in clear is not written twice. These values take no space.
+	// What stays in clear is not written twice. These values take no space. Times of
+	// changes are relative to CreatedAt.
 	body.Parent, body.Epoch, body.Lineage = "", r.ID, nil
 	if r.ID.Valid() {
 		body.Parent = r.ID.Checkpoint(r.ID.Count() - 1)
 	}
-	body.Source, body.CreatedAt, body.Due = "", time.Unix(0, 0), time.Time{}
+	body.Source, body.Due = "", time.Time{}
 	meta, data, err := checkpoint.MarshalBody(&body)
 	if err != nil {
 		return nil, err

@@ -128,6 +128,10 @@ type change struct {
 	Data json.RawMessage `json:"data,omitempty"`
 
 	Routing *checkpoint.Routing `json:"routing,omitempty"`
+
+	Began  int64 `json:"began,omitempty"`
+	Took   int64 `json:"took,omitempty"`
+	Failed int   `json:"failed,omitempty"`
 }
 
 func toLine(r *checkpoint.Record) *record {

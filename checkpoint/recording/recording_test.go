@@ -29,7 +29,7 @@ func sample() *recording.Recording {
 	one := &checkpoint.Record{
 		ID: run.Checkpoint(1), Log: root, Seq: 1, Epoch: run.Checkpoint(1), Step: 1, Source: checkpoint.SourceLoop, CreatedAt: at, Due: at,
 		Graph: "g", Version: 2, Metadata: map[string]string{"a": "<\u2028>"},
-		Changes:  []checkpoint.Change{{Node: "n", Task: 1, Data: raw(`{"a":1.50,"b":"<&>"}`)}, {Node: "none"}, {Data: raw(`null`)}},
+		Changes:  []checkpoint.Change{{Node: "n", Task: 1, Data: raw(`{"a":1.50,"b":"<&>"}`), Began: at.UnixMicro(), Took: 1500, Failed: 2}, {Node: "none"}, {Data: raw(`null`)}},
 		Once:     []checkpoint.OnceResult{{Name: "model", Data: raw(`null`)}, {Task: 1, Name: "tool", Error: "refused"}},
 		Snapshot: &checkpoint.Snapshot{Values: raw(`{"b":1}`), Ranges: map[string][][2]int64{"a": {{1, 2}}}, Full: true},
 		Tasks:    []checkpoint.Task{{Node: "w", From: "n", Sent: true, Payload: raw(`null`), Overlay: raw(`{}`)}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -100,7 +101,9 @@ type Task struct {
 	data    json.RawMessage
 	routing *Routing                 // never altered
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
-	first   bool                     // it began with a question, in this run
+	began   int64                    // as End has it
+	took    time.Duration
+	first   bool // it began with a question, in this run
 }
 
 // saved says what of a task a Write has held: its changes and its routing, how else it
@@ -734,6 +737,9 @@ type End struct {
 	Calls   *Calls              // nil: the node was not called, or has called nothing
 	Failure *checkpoint.Failure // if attempts have failed
 	Cached  bool                // the changes came from a cache
+
+	Began int64         // when the task's execution began, in microseconds since 1970; 0: not measured
+	Took  time.Duration // how long it took
 }
 
 // Ended reports how a task ended that was started.
@@ -741,6 +747,9 @@ func (m *Machine) Ended(i int, e *End) {
 	t := &m.tasks[i]
 	m.ended = append(m.ended, i)
 	m.alive--
+	if e.Began != 0 {
+		t.began, t.took = e.Began, e.Took
+	}
 	if e.Failure != nil {
 		t.Failure = e.Failure
 	}

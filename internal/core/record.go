@@ -193,7 +193,14 @@ func (m *Machine) recordStep(done []Task, planned bool) error {
 		if t.folded && led == nil {
 			continue
 		}
-		parts = append(parts, checkpoint.Change{Node: name, Task: i, Data: t.data, Routing: led})
+		part := checkpoint.Change{Node: name, Task: i, Data: t.data, Routing: led}
+		if t.began != 0 && !t.folded {
+			part.Began, part.Took = t.began, t.took.Microseconds()
+			if t.Failure != nil {
+				part.Failed = t.Failure.Attempts
+			}
+		}
+		parts = append(parts, part)
 		m.grew(t.changes)
 	}
 	drop := m.tail.dropOpen()

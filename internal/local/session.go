@@ -35,7 +35,7 @@ type Session struct {
 	own     bool // nobody but stop cancels the run's context
 	written int  // bytes of changes, for weigh
 	weighAt int  // bytes written at which the state is weighed
-	timed   bool // task times are wanted
+	timed   bool // task times are wanted, by a record or an event
 	encode  bool // changes are wanted encoded though nothing is stored
 
 	findings findings // of the run's root alone
@@ -100,7 +100,7 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 			return nil, err
 		}
 	}
-	s.timed = o.Bus.wants(TaskEnded | TaskFailed)
+	s.timed = o.Store != nil || o.Bus.wants(TaskEnded|TaskFailed)
 	s.encode = o.collect || o.Bus.wants(Updates|TaskEnded)
 	if s.shared() {
 		if err := s.join(ctx); err != nil {

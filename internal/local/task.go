@@ -494,7 +494,6 @@ type report struct {
 	core.End
 	task    int
 	attempt int32
-	took    time.Duration // if s.timed
 }
 
 // failed says that the task has failed, cancelled that it was cancelled.
@@ -565,8 +564,8 @@ func (e *execution) init(s *Session, ctx context.Context, task *core.Task, at *p
 // run runs the task.
 func (e *execution) run() {
 	s, ctx, task := e.s, e.ctx, e.task
-	if s.timed {
-		defer func(start time.Time) { e.took = time.Since(start) }(time.Now())
+	if s.timed && task.Status != core.Changed {
+		defer func(start time.Time) { e.Began, e.Took = start.UnixMicro(), time.Since(start) }(time.Now())
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {

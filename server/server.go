@@ -75,6 +75,9 @@ type served struct {
 	description string
 
 	input, config func() (*shape, error) // what it takes: found once
+
+	// compile returns what a run is of, if each has its own.
+	compile func(context.Context, RunRequest) (*graph.Graph[json.RawMessage], error)
 }
 
 type (

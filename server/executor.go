@@ -316,6 +316,9 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 		return nil, err
 	}
 	var opts []graph.StreamOption
+	for _, o := range s.each {
+		opts = append(opts, o)
+	}
 	shape, err := g.config()
 	if err != nil {
 		return nil, err

@@ -40,6 +40,15 @@ func (s *spanNames) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// take returns the names that came since it was called last.
+func (s *spanNames) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := s.names
+	s.names = nil
+	return names
+}
+
 func TestTheEnvironmentHasCommandsTraced(t *testing.T) {
 	got := &spanNames{}
 	collector := httptest.NewServer(got)
@@ -51,20 +60,19 @@ func TestTheEnvironmentHasCommandsTraced(t *testing.T) {
 		"a conversation": {[]string{"chat", "--model", "demo", "what is 6*7"}, []string{"invoke_workflow chat", "chat demo", "node tools"}},
 		"a run":          {[]string{"run", "hello", "--input", "{}"}, []string{"invoke_workflow hello", "superstep"}},
 	} {
-		got.names = nil
 		cmd := superstep(t, t.TempDir(), tt.args...)
 		cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
+		names := got.take()
 		for _, want := range tt.want {
-			if !slices.Contains(got.names, want) {
-				t.Errorf("%s has no span %q: %q", name, want, got.names)
+			if !slices.Contains(names, want) {
+				t.Errorf("%s has no span %q: %q", name, want, names)
 			}
 		}
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
-	got.names = nil
 	server, url := serving(t, t.TempDir())
 	ask[m](t, "POST", url+"/runs/wait", m{"assistant_id": "trip", "input": m{"days": 2}})
 	if err := server.Process.Signal(os.Interrupt); err != nil { // which sends what is left
@@ -73,8 +81,8 @@ func TestTheEnvironmentHasCommandsTraced(t *testing.T) {
 	if err := server.Wait(); err != nil {
 		t.Error(err)
 	}
-	if !slices.Contains(got.names, "invoke_workflow trip") || !slices.Contains(got.names, "node price") {
-		t.Errorf("a server has no spans of its runs: %q", got.names)
+	if names := got.take(); !slices.Contains(names, "invoke_workflow trip") || !slices.Contains(names, "node price") {
+		t.Errorf("a server has no spans of its runs: %q", names)
 	}
 	cmd := superstep(t, t.TempDir(), "graphs")
 	cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc")

@@ -298,7 +298,7 @@ func TestTheEnvironmentSaysWhereSpansGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Timeout = time.Second
+		o.Timeout = 5 * time.Second // it is tried again, until the end of which it is told
 		if err := exported(t, o); err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("without it: %v", err)
 		}

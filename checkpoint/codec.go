@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // Format is the version of the format that [Marshal] writes, as 100 times its
@@ -519,7 +521,7 @@ func (e *encoder) failed(err error, what string, args ...any) error {
 // oneLine checks that raw is JSON, and removes white space if it has any line
 // break in it or white space around it.
 func oneLine(raw []byte) ([]byte, error) {
-	if !valid(raw) {
+	if !jsonscan.Valid(raw) {
 		var v any
 		err := json.Unmarshal(raw, &v)
 		if err == nil {
@@ -752,11 +754,11 @@ func unmarshalBody(r *Record, meta, data []byte, folding bool) error {
 
 // parse decodes the JSON of a record and checks its format.
 func (w *wire) parse(b []byte) error {
-	if !valid(b) {
-		return notRecord(b)
-	}
 	w.source, w.changes, w.tasks, w.recent = SourceLoop, w.room.changes[:0], w.room.tasks[:0], w.room.recent[:0]
 	err := members(b, w.member)
+	if err != nil && !jsonscan.Valid(b) {
+		return notRecord(b)
+	}
 	// The format decides whether an error is damage.
 	if v := checkFormat(w.v); v != nil && (w.v != formatSealed || w.sealed == nil) && (err == nil || errors.Is(v, ErrVersion)) {
 		return v
@@ -991,7 +993,7 @@ func checkFormat(v int) error {
 
 // decode is strict, and refuses what follows.
 func decode(b []byte, v any) error {
-	if !valid(b) {
+	if !jsonscan.Valid(b) {
 		return notRecord(b)
 	}
 	return strict(b, v)
@@ -1241,54 +1243,20 @@ func parseTask(b []byte) (t wireTask, err error) {
 	return t, err
 }
 
-// The functions below walk through JSON that is known to be valid. They are
-// there for speed: a record's history is read by the thousand.
-
 // members calls f for each member of an object.
-func members(b []byte, f func(key, value []byte) error) error {
-	i := space(b, 0)
-	if b[i] != '{' {
-		return errors.New("not an object")
+func members(b []byte, f func(key, value []byte) error) (err error) {
+	if !jsonscan.Members(b, func(key, value []byte) bool { err = f(key, value); return err == nil }) && err == nil {
+		err = errors.New("not an object")
 	}
-	for i = space(b, i+1); b[i] != '}'; {
-		if b[i] == ',' {
-			i = space(b, i+1)
-		}
-		end := skip(b, i)
-		key := b[i+1 : end-1]
-		if bytes.IndexByte(key, '\\') >= 0 {
-			var s string
-			if err := str(b[i:end], &s); err != nil {
-				return err
-			}
-			key = []byte(s)
-		}
-		i = space(b, space(b, end)+1) // past the colon
-		end = skip(b, i)
-		if err := f(key, b[i:end]); err != nil {
-			return err
-		}
-		i = space(b, end)
-	}
-	return nil
+	return err
 }
 
 // elements calls f for each element of an array.
-func elements(b []byte, f func(value []byte) error) error {
-	if b[0] != '[' {
-		return errors.New("not a list")
+func elements(b []byte, f func(value []byte) error) (err error) {
+	if !jsonscan.Elements(b, func(value []byte) bool { err = f(value); return err == nil }) && err == nil {
+		err = errors.New("not a list")
 	}
-	for i := space(b, 1); b[i] != ']'; {
-		if b[i] == ',' {
-			i = space(b, i+1)
-		}
-		end := skip(b, i)
-		if err := f(b[i:end]); err != nil {
-			return err
-		}
-		i = space(b, end)
-	}
-	return nil
+	return err
 }
 
 // tuple is elements for an array of least to most ones.
@@ -1304,42 +1272,6 @@ func tuple(b []byte, least int, f func(i int, value []byte) error, most int) err
 		err = fmt.Errorf("%d elements, want %d", n, least)
 	}
 	return err
-}
-
-func space(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skip returns where the value that begins at i ends.
-func skip(b []byte, i int) int {
-	switch b[i] {
-	case '"':
-		for i = plain(b, i+1); b[i] != '"'; i = plain(b, i+2) { // a backslash
-		}
-		return i + 1
-	case '{', '[':
-		for depth := 0; ; {
-			switch b[i] {
-			case '"':
-				i = skip(b, i)
-				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				depth--
-			}
-			if i++; depth == 0 {
-				return i
-			}
-		}
-	}
-	for i < len(b) && b[i] != ',' && b[i] != ']' && b[i] != '}' && b[i] > ' ' {
-		i++
-	}
-	return i
 }
 
 func str(b []byte, into *string) error {

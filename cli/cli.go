@@ -32,7 +32,8 @@ type app struct {
 	graphs               []*compiled
 	demo                 []*compiled // see Demo
 	serverOptions        []server.Option
-	embedder             openEmbedder // nil: there are no flags for an index
+	each                 []graph.RunOption // see EachRun
+	embedder             openEmbedder      // nil: there are no flags for an index
 	index                indexing
 	items                memory.Store // nil: that beside the threads
 	commands             []*cobra.Command
@@ -190,6 +191,13 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // endWithin is how long all functions of [AtEnd] may take.
 const endWithin = 10 * time.Second
+
+// EachRun gives options to each run that the commands begin or go on with, here or as a
+// server, such as the one by which it is traced: [graph.Trace] or that of package otel.
+// Several of them add up.
+func EachRun(opts ...graph.RunOption) Option {
+	return func(a *app) { a.each = append(a.each, opts...) }
+}
 
 // AtEnd has a function called when [Main] or [Run] is over, whatever came of the command:
 // to send what an exporter of traces still holds, say (its Shutdown). Those that were given

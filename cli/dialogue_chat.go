@@ -123,7 +123,7 @@ func (t *talk) run(ctx context.Context) error {
 		}
 	})
 	defer end()
-	t.opts = []graph.RunOption{graph.Drain(drain)}
+	t.opts = append(slices.Clip(t.a.each), graph.Drain(drain))
 	if t.user != "" {
 		t.opts = append(t.opts, assistants.User(t.user))
 	}

@@ -223,6 +223,9 @@ func (t *localGraph) on(thread, at string, opts ...graph.ThreadOption) *graph.Th
 
 func (t *localGraph) options(c call) []graph.StreamOption {
 	opts := []graph.StreamOption{graph.LiveOrder(), graph.Modes(c.modes)}
+	for _, o := range t.l.a.each {
+		opts = append(opts, o)
+	}
 	if c.drain != nil {
 		opts = append(opts, graph.Drain(c.drain))
 	}

@@ -17,7 +17,7 @@ import (
 
 func (a *app) runnerCommand() *cobra.Command {
 	var once bool
-	o := graph.RunnerOptions{}
+	o := graph.RunnerOptions{Options: a.each}
 	cmd := &cobra.Command{
 		Use: "runner", GroupID: "run", Short: "Continue threads whose time has come or whose run died, until Ctrl-C",
 		Long: `Continue the threads that nobody runs: those whose sleep or deadline is over, those

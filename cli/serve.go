@@ -222,7 +222,7 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 	if !o.chosen && at.Port != o.port {
 		a.console.Notef("Port %d is taken: using %d.", o.port, at.Port)
 	}
-	opts := []server.Option{server.Logger(slog.New(o.log))}
+	opts := []server.Option{server.Logger(slog.New(o.log)), server.EachRun(a.each...)}
 	if a.storeFlag == "" && a.store != nil {
 		opts = append(append(opts, server.Data("memory"), server.UseStore(a.store)), a.serverOptions...)
 	} else {

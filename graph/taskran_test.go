@@ -48,6 +48,16 @@ func TestARecordSaysWhenTheTasksRanThatItCommits(t *testing.T) {
 				ran[c.Node] = c
 			}
 		}
+		for e, err := range g.Thread("t").History(t.Context(), graph.HistoryQuery{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, node := range e.Nodes {
+				if c := ran[node]; !e.Began[i].Equal(time.UnixMicro(c.Began)) || e.Took[i] != time.Duration(c.Took)*time.Microsecond {
+					t.Errorf("the history has %s begin at %v and take %v, the record says %+v", node, e.Began[i], e.Took[i], c)
+				}
+			}
+		}
 		for node, want := range map[string]struct {
 			at, took time.Duration
 			failed   int

@@ -292,6 +292,12 @@ type Entry[S any] struct {
 	// as it did and sorted; in a [Scope] with that. Nil if none did.
 	Did [][]string
 
+	// Began and Took say for each of Nodes when its task ran and for how long, as measured:
+	// its last execution, with all attempts and their delays. They are zero where that isn't
+	// known, as of an edit's and of what an earlier run left.
+	Began []time.Time
+	Took  []time.Duration
+
 	Next      []string // nodes planned, when the checkpoint planned any; of a fork or an edit, those pending after it; of an interrupt, those that wait
 	CreatedAt time.Time
 	Metadata  map[string]string
@@ -330,7 +336,7 @@ func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry
 
 func entryOf[S any](f form[S], e Entry[any]) Entry[S] {
 	return Entry[S]{
-		Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes, Did: e.Did,
+		Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes, Began: e.Began, Took: e.Took, Did: e.Did,
 		Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata,
 		state: func(ctx context.Context) (S, error) {
 			state, err := e.state(ctx)
@@ -442,6 +448,11 @@ func (h *handle) entry(e *engine, rec *checkpoint.Record) Entry[any] {
 		if entry.Nodes = append(entry.Nodes, c.Node); entry.Did != nil {
 			entry.Did = append(entry.Did, did)
 		}
+		var began time.Time
+		if c.Began != 0 {
+			began = time.UnixMicro(c.Began).UTC()
+		}
+		entry.Began, entry.Took = append(entry.Began, began), append(entry.Took, time.Duration(c.Took)*time.Microsecond)
 	}
 	for _, task := range rec.Tasks {
 		entry.Next = append(entry.Next, task.Node)

@@ -72,6 +72,13 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	if db.Outage(err) {
 		return err
 	}
+	var configured object
+	own := g // of this run
+	if err == nil && a.stopped() == stopNone {
+		if configured, err = configuredFor(run, assistant, thread, g, &b); err == nil {
+			own, err = g.forRun(ctx, run, configured)
+		}
+	}
 	if why := a.stopped(); err != nil || why != stopNone {
 		return s.conclude(keep, run, &b, g, log, err, why)
 	}
@@ -98,7 +105,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	for queue := resumed; err == nil; {
 		var seq iter.Seq2[graph.Event, error]
 		modes := told.wants(enc.wants() | log.live.wants())
-		if seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
+		if seq, err = s.call(ctx, keep, run, assistant, thread, own, configured, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
 			break
 		}
 		for ev, failure := range identified(told.together(seq)) {
@@ -195,8 +202,8 @@ func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Reco
 }
 
 // call begins what a run asks for.
-func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
-	opts, err := s.runOptions(run, a, t, g, b)
+func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured object, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
+	opts, err := s.runOptions(run, a, t, g, configured, b)
 	if err != nil {
 		return nil, err
 	}
@@ -278,9 +285,9 @@ func answerOf(snap *snapshot, raw json.RawMessage) (answer any, asked bool) {
 // questionID is what IDs of questions look like, here and in LangGraph.
 var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
-// runOptions returns the options of a run that follow from configurations: those
-// of the assistant and the request, of which later ones win.
-func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) ([]graph.StreamOption, error) {
+// configuredFor returns what a run is configured with: by its assistant, its request and
+// the server itself, of which later ones win.
+func configuredFor(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) (object, error) {
 	var ofAssistant runConfig
 	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
 		return nil, err
@@ -288,17 +295,30 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 	configured := object{}.with(ofAssistant.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
 	maps.DeleteFunc(configured, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
 	maps.Copy(configured, b.Headers)
-	own := object{
-		"run_id": jsonText(run.ID), "thread_id": jsonText(t.ID), "graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID),
-	}
-	configured, err := configuredUser(configured.with(own), run.User)
-	if err != nil {
-		return nil, err
-	}
-	if b.Talk != nil && b.Talk.User != "" {
+	configured, err := configuredUser(configured.with(ownOf(run, a, t, g)), run.User)
+	if err == nil && b.Talk != nil && b.Talk.User != "" {
 		configured["user_id"] = jsonText(b.Talk.User)
 	}
+	return configured, err
+}
+
+// ownOf is what the server itself configures a run with, and notes of it.
+func ownOf(run *db.Run, a *db.Assistant, t *db.Thread, g *served) object {
+	return object{
+		"run_id": jsonText(run.ID), "thread_id": jsonText(t.ID), "graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID),
+	}
+}
+
+// runOptions returns the options of a run that follow from configurations.
+func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured object, b *runBody) ([]graph.StreamOption, error) {
+	var ofAssistant runConfig
+	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
+		return nil, err
+	}
 	var opts []graph.StreamOption
+	for _, o := range s.each {
+		opts = append(opts, o)
+	}
 	shape, err := g.config()
 	if err != nil {
 		return nil, err
@@ -306,7 +326,7 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 	if shape != nil {
 		opts = append(opts, graph.ConfigureJSON(shape.fitted(configured).raw()))
 	}
-	for _, o := range metadataOptions(objectOf(run.Metadata).with(own)) {
+	for _, o := range metadataOptions(objectOf(run.Metadata).with(ownOf(run, a, t, g))) {
 		opts = append(opts, o)
 	}
 	if limit := cmp.Or(b.Config.RecursionLimit, ofAssistant.RecursionLimit); limit > 0 {

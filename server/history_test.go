@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
@@ -205,5 +206,26 @@ func TestAnEditAsANodeIsOneEntryOfTheHistory(t *testing.T) {
 	}
 	if got := call[[]object](c, "POST", at+"/history", object{"metadata": object{"source": "update"}}); len(got) != 1 {
 		t.Errorf("%d edits are found", len(got))
+	}
+}
+
+func TestAHistorySaysWhenTheTasksRan(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), quiet())
+	thread := "/threads/" + newThread()
+	call[object](c, "POST", thread+"/runs/wait", object{"assistant_id": "booking", "input": object{}, "if_not_exists": "create"})
+	var ran []string
+	for _, state := range call[[]object](c, "GET", thread+"/history", nil) {
+		tasks, _ := state["ran"].([]any)
+		for _, r := range tasks {
+			task := r.(object)
+			began, err := time.Parse(time.RFC3339, task["began_at"].(string))
+			if took, ok := task["took"].(float64); err != nil || !ok || took < 0 || took > 60 || time.Since(began) > time.Hour || time.Since(began) < 0 {
+				t.Errorf("%v began at %v: %v", task, began, err)
+			}
+			ran = append(ran, task["name"].(string))
+		}
+	}
+	if !slices.Equal(ran, []string{"plan"}) { // the other one asks
+		t.Errorf("%q ran", ran)
 	}
 }

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -10,9 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	counted "github.com/VictoriaMetrics/metrics"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -23,15 +23,11 @@ import (
 // docs/server.md. Each server has its own, whatever else the program measures.
 func WithMetrics(on bool) Option { return func(c *config) { c.metrics = on } }
 
-// metrics is what a server counts, in a registry of its own. It is safe for
-// concurrent use; one that is nil counts nothing.
+// metrics is what a server counts, in a set of its own. It is safe for concurrent use;
+// one that is nil counts nothing.
 type metrics struct {
-	page     http.Handler
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	streams  *prometheus.GaugeVec
-	runs     *prometheus.CounterVec
-	lasted   *prometheus.HistogramVec
+	set     *counted.Set
+	pending func(context.Context) (int, error)
 }
 
 // The streams that are counted.
@@ -44,78 +40,101 @@ const (
 // ends are the statuses of runs.
 const rolledBack = "rolled_back"
 
+// The names of what is counted.
+const (
+	requestsTotal   = "superstep_http_requests_total"
+	requestDuration = "superstep_http_request_duration_seconds"
+	streamsOpen     = "superstep_streams_open"
+	runsTotal       = "superstep_runs_total"
+	runDuration     = "superstep_run_duration_seconds"
+	runsActive      = "superstep_runs_active"
+	runsPending     = "superstep_runs_pending"
+)
+
+// families are what Prometheus is told of them.
+var families = map[string]struct{ kind, help string }{
+	requestsTotal:   {"counter", "Requests that were answered, by method, route and status; 499 if the client left before."},
+	requestDuration: {"histogram", "How long answers took; of streams, until they began."},
+	streamsOpen:     {"gauge", "Streams of events that clients read now."},
+	runsTotal:       {"counter", "Runs that ended here, by graph and status."},
+	runDuration:     {"histogram", "From the beginning of runs to their end."},
+	runsActive:      {"gauge", "Runs that work here now."},
+	runsPending:     {"gauge", "Runs of this server that might begin, but wait for others to end."},
+}
+
+var (
+	requestBounds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	runBounds     = []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+)
+
 func newMetrics(b *base, d *dispatcher) *metrics {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "superstep_http_requests_total",
-			Help: "Requests that were answered, by method, route and status; 499 if the client left before.",
-		}, []string{"method", "route", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "superstep_http_request_duration_seconds",
-			Help:    "How long answers took; of streams, until they began.",
-			Buckets: append(prometheus.DefBuckets, 30, 60, 300),
-		}, []string{"method", "route"}),
-		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "superstep_streams_open",
-			Help: "Streams of events that clients read now.",
-		}, []string{"kind"}),
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "superstep_runs_total",
-			Help: "Runs that ended here, by graph and status.",
-		}, []string{"graph", "status"}),
-		lasted: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "superstep_run_duration_seconds",
-			Help:    "From the beginning of runs to their end.",
-			Buckets: []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
-		}, []string{"graph"}),
-	}
+	m := &metrics{counted.NewSet(), func(ctx context.Context) (int, error) { return b.db.Due(ctx, b.instance) }}
 	// What has not happened yet is 0, so that its first time shows as an increase.
-	m.streams.WithLabelValues(streamSSE)
-	m.streams.WithLabelValues(streamSocket)
+	m.open(streamSSE)
+	m.open(streamSocket)
 	for _, g := range b.names {
-		m.lasted.WithLabelValues(g)
+		m.lasted(g)
 		for _, status := range []string{db.Success, db.Failed, db.Interrupted, db.Timeout, rolledBack} {
-			m.runs.WithLabelValues(g, status)
+			m.runs(g, status)
 		}
 	}
-	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "superstep_runs_active",
-		Help: "Runs that work here now.",
-	}, func() float64 { return float64(d.working()) })
-	r := prometheus.NewRegistry()
-	r.MustRegister(m.requests, m.seconds, m.streams, m.runs, m.lasted, active, newPending(b),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.page = promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		// A database that doesn't answer must not hide the rest.
-		ErrorHandling: promhttp.ContinueOnError,
-		ErrorLog:      slog.NewLogLogger(b.log.Handler(), slog.LevelWarn),
-	})
+	m.set.NewGauge(runsActive, func() float64 { return float64(d.working()) })
 	return m
 }
 
-// pending collects how many runs wait, which the database knows.
-type pending struct {
-	base *base
-	desc *prometheus.Desc
+func (m *metrics) open(kind string) *counted.Gauge {
+	return m.set.GetOrCreateGauge(named(streamsOpen, "kind", kind), nil)
 }
 
-func newPending(b *base) *pending {
-	return &pending{b, prometheus.NewDesc("superstep_runs_pending", "Runs of this server that might begin, but wait for others to end.", nil, nil)}
+func (m *metrics) runs(graph, status string) *counted.Counter {
+	return m.set.GetOrCreateCounter(named(runsTotal, "graph", graph, "status", status))
 }
 
-// Describe implements prometheus.Collector.
-func (p *pending) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
+func (m *metrics) lasted(graph string) *counted.PrometheusHistogram {
+	return m.set.GetOrCreatePrometheusHistogramExt(named(runDuration, "graph", graph), runBounds)
+}
 
-// Collect implements prometheus.Collector.
-func (p *pending) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(p.base.besideCtx, readyWithin)
-	defer cancel()
-	n, err := p.base.db.Due(ctx, p.base.instance)
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(p.desc, err)
-		return
+var escaped = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+// named returns the name of one of a family, by pairs of a label and its value.
+func named(family string, labels ...string) string {
+	b := []byte(family)
+	for i := 0; i < len(labels); i += 2 {
+		b = append(b, "{,"[min(i, 1)])
+		b = fmt.Appendf(b, `%s="%s"`, labels[i], escaped.Replace(labels[i+1]))
 	}
-	ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, float64(n))
+	return string(append(b, '}'))
+}
+
+// write writes what was counted, and what the program's process is like.
+func (m *metrics) write(ctx context.Context, log *slog.Logger) []byte {
+	var text bytes.Buffer
+	m.set.WritePrometheus(&text)
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if n, err := m.pending(ctx); err == nil {
+		fmt.Fprintln(&text, runsPending, n)
+	} else { // it must not hide the rest
+		log.LogAttrs(ctx, slog.LevelWarn, "server: the runs that wait can't be counted", slog.Any("error", err))
+	}
+	var page bytes.Buffer
+	last := ""
+	for line := range bytes.Lines(text.Bytes()) {
+		name := string(line[:bytes.IndexAny(line, "{ ")])
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			if whole := strings.TrimSuffix(name, suffix); families[whole].kind == "histogram" {
+				name = whole
+			}
+		}
+		if about, known := families[name]; known && name != last {
+			fmt.Fprintf(&page, "# HELP %s %s\n# TYPE %s %s\n", name, about.help, name, about.kind)
+			last = name
+		}
+		page.Write(line)
+	}
+	counted.WriteProcessMetrics(&page)
+	counted.WriteFDMetrics(&page)
+	return page.Bytes()
 }
 
 // working returns how many runs work.
@@ -130,8 +149,9 @@ func (s *meta) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	if s.metrics == nil {
 		return notFound("this server keeps no metrics")
 	}
-	s.metrics.page.ServeHTTP(w, r)
-	return nil
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, err := w.Write(s.metrics.write(r.Context(), s.log))
+	return err
 }
 
 // ended counts a run that has ended, with a status.
@@ -140,9 +160,9 @@ func (m *metrics) ended(run *db.Run, status string) {
 		return
 	}
 	graph := textOf(objectOf(run.Metadata)["graph_id"]) // which clients can't change
-	m.runs.WithLabelValues(graph, status).Inc()
+	m.runs(graph, status).Inc()
 	if !run.StartedAt.IsZero() && !run.EndedAt.IsZero() {
-		m.lasted.WithLabelValues(graph).Observe(run.EndedAt.Sub(run.StartedAt).Seconds())
+		m.lasted(graph).Update(run.EndedAt.Sub(run.StartedAt).Seconds())
 	}
 }
 
@@ -176,12 +196,12 @@ func (m *metrics) measure(mux *http.ServeMux) http.Handler {
 			if !found {
 				method, route = "any", cmp.Or(r.Pattern, "unknown")
 			}
-			m.requests.WithLabelValues(method, route, strconv.Itoa(a.code)).Inc()
+			m.set.GetOrCreateCounter(named(requestsTotal, "code", strconv.Itoa(a.code), "method", method, "route", route)).Inc()
 			took := a.first
 			if a.stream == nil {
 				took = time.Since(a.began)
 			}
-			m.seconds.WithLabelValues(method, route).Observe(took.Seconds())
+			m.set.GetOrCreatePrometheusHistogramExt(named(requestDuration, "method", method, "route", route), requestBounds).Update(took.Seconds())
 		}()
 		mux.ServeHTTP(a, r)
 		whole = true
@@ -195,7 +215,7 @@ type answering struct {
 	began  time.Time
 	first  time.Duration // until the answer began
 	code   int
-	stream prometheus.Gauge // nil for what is no stream
+	stream *counted.Gauge // nil for what is no stream
 }
 
 func (a *answering) WriteHeader(code int) {
@@ -215,7 +235,7 @@ func (a *answering) note(code int) {
 		kind = streamSSE
 	}
 	if kind != "" {
-		a.stream = a.m.streams.WithLabelValues(kind)
+		a.stream = a.m.open(kind)
 		a.stream.Inc()
 	}
 }

@@ -190,6 +190,11 @@ func (m *moment) described(state *threadState, thread, ns string) {
 	state.Checkpoint, state.Parent = refTo(thread, ns, m.Checkpoint), refTo(thread, ns, m.Parent)
 	state.Metadata = metadataOf(m.Metadata, m.Source, m.Step)
 	state.Metadata["thread_id"] = jsonText(thread)
+	for i, node := range m.Nodes {
+		if !m.Began[i].IsZero() {
+			state.Ran = append(state.Ran, ranTask{node, instant(m.Began[i]), m.Took[i].Seconds()})
+		}
+	}
 	if m.input {
 		state.CreatedAt, state.Next, state.Interrupts = new(instant(m.CreatedAt)), []string{graph.Start}, []interruptValue{}
 		state.Tasks = []taskState{{ID: m.Checkpoint, Name: graph.Start, Path: []any{"__pregel_pull", graph.Start}, Interrupts: []interruptValue{}, Result: json.RawMessage("null")}}
@@ -242,6 +247,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 				}
 				if c.inside && !inside(m.Source) {
 					c.Source, c.inside = m.Source, planned // the superstep's own
+					c.Nodes, c.Began, c.Took = m.Nodes, m.Began, m.Took
 				}
 				if c.Parent = m.Parent; m.Parent != "" {
 					waiting[m.Parent] = append(waiting[m.Parent], c)

@@ -55,6 +55,7 @@ type base struct {
 	log      *slog.Logger
 	limits   Limits
 	keep     time.Duration // of threads; 0: for ever
+	each     []graph.RunOption
 	metrics  *metrics
 	version  string
 	began    time.Time
@@ -75,6 +76,9 @@ type served struct {
 	description string
 
 	input, config func() (*shape, error) // what it takes: found once
+
+	// compile returns what a run is of, if each has its own.
+	compile func(context.Context, RunRequest) (*graph.Graph[json.RawMessage], error)
 }
 
 type (
@@ -112,6 +116,7 @@ type config struct {
 	local    http.Handler
 	silence  time.Duration
 	lease    time.Duration
+	each     []graph.RunOption
 	noStudio bool
 	pages    []publicPages
 	metrics  bool
@@ -152,6 +157,13 @@ func Named(name string) GraphOption { return func(s *served) { s.name = name } }
 // Describe says in a sentence what a graph does.
 func Describe(description string) GraphOption {
 	return func(s *served) { s.description = description }
+}
+
+// EachRun gives options to each run of every graph, such as the one by which it is traced:
+// [graph.Trace] or that of package otel. Several of them add up; what a client asks for goes
+// over them.
+func EachRun(opts ...graph.RunOption) Option {
+	return func(c *config) { c.each = append(c.each, opts...) }
 }
 
 // Data names the place for everything that the server keeps: "memory" (the
@@ -266,7 +278,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	b := &base{
-		graphs: map[string]*served{}, dialogue: c.dialogue, store: c.store, memory: c.memory, log: c.log,
+		graphs: map[string]*served{}, dialogue: c.dialogue, store: c.store, memory: c.memory, log: c.log, each: c.each,
 		version: c.version, limits: c.limits.withDefaults(c.maxBody), keep: c.keep, instance: newInstance(), began: now(),
 	}
 	for _, g := range c.graphs {

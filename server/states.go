@@ -60,6 +60,14 @@ type threadState struct {
 	Checkpoint *checkpointRef   `json:"checkpoint"`
 	Parent     *checkpointRef   `json:"parent_checkpoint"`
 	Interrupts []interruptValue `json:"interrupts,omitzero"` // nil for a task's: they are its own
+	Ran        []ranTask        `json:"ran,omitempty"`       // in the superstep that led here
+}
+
+// ranTask is when a task ran, as measured: LangGraph has no such member.
+type ranTask struct {
+	Name    string  `json:"name"`
+	BeganAt instant `json:"began_at"`
+	Took    float64 `json:"took"` // seconds
 }
 
 type taskState struct {

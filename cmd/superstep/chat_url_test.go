@@ -22,7 +22,7 @@ func serveGraphs(t *testing.T) (*httptest.Server, *langgraph.Server, string) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)
-	s, err := langgraph.New(t.Context(), langgraph.Graph(assistantGraph()), langgraph.Graph(chatGraph()), langgraph.Graph(helloGraph()),
+	s, err := langgraph.New(t.Context(), langgraph.Graph(assistantGraph()), langgraph.Graph(chatGraph(nil)), langgraph.Graph(helloGraph()),
 		langgraph.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 	if err != nil {
 		t.Fatal(err)

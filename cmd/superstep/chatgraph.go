@@ -30,10 +30,10 @@ const (
 
 // chatGraph is an agent with tools for the files of a folder, arithmetic and the
 // time.
-func chatGraph() *graph.Graph[chatState] {
+func chatGraph(t *traces) *graph.Graph[chatState] {
 	b := agent.Builder(agent.ReAct[chatState]{
 		Name:  "chat",
-		Model: &named{},
+		Model: &named{traces: t},
 		Prompt: func(context.Context, *chatState) (string, error) {
 			return "You are a helpful assistant in a terminal. Answer briefly and in plain text. " +
 				"Use your tools for the user's files, for every calculation and for the time; don't guess. " +

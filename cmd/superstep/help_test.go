@@ -42,7 +42,7 @@ func TestEveryCommandHasExamplesThatParse(t *testing.T) {
 				t.Errorf("%s: %q is no command", c.CommandPath(), line)
 				continue
 			}
-			root := cli.New(options()...)
+			root := cli.New(options(nil)...)
 			cmd, args, err := root.Find(words(line))
 			if err != nil || cmd.CommandPath() != c.CommandPath() {
 				t.Errorf("%s: the example %q is of %s, %v", c.CommandPath(), line, cmd.CommandPath(), err)
@@ -57,7 +57,7 @@ func TestEveryCommandHasExamplesThatParse(t *testing.T) {
 			}
 		}
 	}
-	walk(cli.New(options()...))
+	walk(cli.New(options(nil)...))
 }
 
 var update = flag.Bool("update", false, "write the reference of the commands")
@@ -72,7 +72,7 @@ func TestTheReferenceOfTheCommandsIsTheirHelp(t *testing.T) {
 	for _, name := range []string{"SUPERSTEP_STORE", "SUPERSTEP_MODEL", "SUPERSTEP_URL"} { // which the help shows
 		t.Setenv(name, "")
 	}
-	root := cli.New(options()...)
+	root := cli.New(options(nil)...)
 	var b strings.Builder
 	head, _, _ := strings.Cut(string(was), "\n## ")
 	fmt.Fprintf(&b, "%s\n\n## For all commands\n\n```text\n%s```\n", strings.TrimRight(head, "\n"), root.PersistentFlags().FlagUsages())

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/superstep-dev/superstep/cli"
@@ -20,16 +21,22 @@ func main() {
 
 // run is main for tests.
 func run() int {
-	return cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, options()...)
+	ctx := context.Background()
+	t, err := tracing(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "superstep:", err)
+		return cli.ExitUsage
+	}
+	return cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, options(t)...)
 }
 
 // options are what the program has.
-func options() []cli.Option {
-	return []cli.Option{
+func options(t *traces) []cli.Option {
+	return append(t.options(),
 		cli.Program("superstep", "Run workflow graphs and look at their threads."),
 		greeting(cli.Unserved()), buying(cli.Unserved()),
-		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`), cli.Unserved()),
+		cli.Graph(chatGraph(t), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`), cli.Unserved()),
 		demoGraphs(), cli.Embedders(models.OpenEmbedder), dialogues(), cli.Evaluation(cli.Evaluations{Judge: judge}),
 		documentation(), cli.Command(initCommand(), chatCommand(), docsCommand()),
-	}
+	)
 }

@@ -83,6 +83,8 @@ func judge(name string) (model.Model, error) {
 // named is a model that asks the one that the request names, or else
 // SUPERSTEP_MODEL. It waits and asks again after failures that may pass.
 type named struct {
+	traces *traces
+
 	mu     sync.Mutex
 	opened map[string]model.Model
 }
@@ -108,6 +110,7 @@ func (n *named) open(req *model.Request) (model.Model, *model.Request, error) {
 		// context has ended, and the wait with it.
 		_ = graph.Emit(ctx, retrying{Retrying: fmt.Sprintf("trying again in %v: %v", wait.Round(time.Millisecond), err)})
 	}})
+	m = n.traces.model(name, m)
 	if n.opened == nil {
 		n.opened = map[string]model.Model{}
 	}

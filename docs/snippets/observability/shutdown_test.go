@@ -29,7 +29,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	cli.Main(cli.Graph(newGraph(tel.Observe())), cli.AtEnd(provider.Shutdown))
+	cli.Main(cli.Graph(newGraph()), cli.EachRun(tel.Observe()), cli.AtEnd(provider.Shutdown))
 }
 
 //snippet:end

@@ -198,6 +198,13 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await page.locator(".moment", { hasText: "agent" }).first().getByText("412 → 23 tokens").waitFor();
   await page.locator(".moment", { hasText: "agent" }).first().getByText(/\d m?s/).waitFor();
   await v.picture("timeline-tokens");
+  await page.getByLabel("Waterfall").check();
+  await page.locator(".waterfall li", { hasText: "tools" }).getByText(/\d (µs|ms|s)$/).first().waitFor();
+  await page.getByText(/^\d+ tasks in /).waitFor();
+  await v.picture("waterfall");
+  await v.faultless("the waterfall");
+  await page.getByLabel("Waterfall").uncheck();
+  await page.locator(".moment", { hasText: "agent" }).first().waitFor();
 });
 
 scenario("a double click on Send is one click, and a click on Stop stops", {}, async (v) => {

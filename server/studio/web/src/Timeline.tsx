@@ -2,11 +2,12 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { historyIn, words } from "./api";
-import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, type Moment, type Rail, type Usage } from "./history";
+import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, waterfall, type Moment, type Rail, type Usage } from "./history";
 import { editingOf, placesOf, type Place } from "./inside";
 import type { InsideEdit } from "./InsideEditor";
 import { isObject, preview, type Change, type Json } from "./json";
 import type { Snapshot, Task } from "./session";
+import { Waterfall } from "./Waterfall";
 import { Button, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
 
 export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; editInside: (e: InsideEdit) => void; compare: (left: Moment, right: Moment) => void };
@@ -17,6 +18,7 @@ type Row = { key: string; live: Task } | { key: string; live?: undefined; m: Mom
 // is loaded when somebody comes to it.
 export function Timeline({ snap, moments, selected, older, ...act }: { snap: Snapshot; moments: Moment[]; selected?: string; older: () => void } & TimelineActions) {
   const [others, showOthers] = useState(true);
+  const [inTime, showInTime] = useState(false);
   const [opened, setOpened] = useState<Set<string>>(new Set());
   const top = useRef<HTMLDivElement>(null);
   const rows = useMemo<Row[]>(() => {
@@ -27,7 +29,9 @@ export function Timeline({ snap, moments, selected, older, ...act }: { snap: Sna
   }, [moments, others, snap.running, snap.tasks]);
   const head = moments.find((m) => m.head);
   const leaf = moments.findLast((m) => !m.current);
-  const spent = useMemo(() => total(lineOf(moments, head?.id).map(usageOf)), [moments, head]);
+  const line = useMemo(() => lineOf(moments, head?.id), [moments, head]);
+  const spent = useMemo(() => total(line.map(usageOf)), [line]);
+  const timed = line.some((m) => m.ran.length > 0);
   const lanes = Math.min(8, 1 + Math.max(0, ...rows.map((r) => (r.live ? 0 : r.m.lane))));
   const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => top.current?.closest<HTMLElement>(".tab-body") ?? null, estimateSize: () => 60, overscan: 6, getItemKey: (i) => rows[i]!.key, scrollMargin: 44 });
   const items = virtual.getVirtualItems();
@@ -40,9 +44,11 @@ export function Timeline({ snap, moments, selected, older, ...act }: { snap: Sna
       <div className="timeline-bar">
         <span className="hint">{moments.length}{snap.more && "+"} {moments.length === 1 ? "checkpoint" : "checkpoints"}{spent && <> · <Tokens usage={spent} /></>}</span>
         <span className="grow" />
-        {leaf && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
+        {timed && <label className="check"><input type="checkbox" checked={inTime} onChange={(e) => showInTime(e.target.checked)} /> Waterfall</label>}
+        {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
       </div>
+      {inTime && timed ? <Waterfall bars={waterfall(line)} /> : <>
       <ol style={{ height: virtual.getTotalSize() }}>
         {items.map((v) => {
           const row = rows[v.index]!;
@@ -56,6 +62,7 @@ export function Timeline({ snap, moments, selected, older, ...act }: { snap: Sna
         })}
       </ol>
       {snap.more && (snap.older ? <div className="center"><Spinner label="Loading older checkpoints" /></div> : <Button kind="quiet" onClick={older}>Older checkpoints</Button>)}
+      </>}
     </div>
   );
 }

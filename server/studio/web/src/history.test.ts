@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { State } from "./api";
-import { moments, questions, titleOf } from "./history";
+import { moments, questions, titleOf, waterfall } from "./history";
 
 const state = (id: string, parent: string | null, next: string[] = [], source = "loop"): State => ({
   values: {}, next, tasks: [], metadata: { source }, created_at: null,
@@ -37,4 +37,19 @@ test("breakpoints are no questions", () => {
 test("a fork that changes nothing is passed over", () => {
   const history = [state("d", "c", [], "update"), state("c", "b", ["y"], "fork"), state("b", "a", ["y"]), state("a", null, ["x"], "input")];
   expect(moments(history, history[0]).map((m) => [m.id, m.parent?.checkpoint?.checkpoint_id])).toEqual([["a", undefined], ["b", "a"], ["d", "b"]]);
+});
+
+test("durations are those that were measured, and the tasks of the newest run stand in a waterfall", () => {
+  const at = (s: State, run: string, step: number, created: string, ...ran: [string, string, number][]) => ({
+    ...s, created_at: created, metadata: { source: "loop", run_id: run, step }, ran: ran.map(([name, began_at, took]) => ({ name, began_at, took })),
+  }) as unknown as State;
+  const history = [
+    at(state("d", "c"), "2", 3, "2026-01-01T00:00:09+00:00", ["join", "2026-01-01T00:00:02.500250+00:00", 0.0005]),
+    at(state("c", "b", ["join"]), "2", 2, "2026-01-01T00:00:03+00:00", ["slow", "2026-01-01T00:00:02.000000+00:00", 0.5], ["quick", "2026-01-01T00:00:02.000250+00:00", 0.1]),
+    at(state("b", "a", ["slow", "quick"]), "1", 1, "2026-01-01T00:00:01+00:00", ["old", "2026-01-01T00:00:00.000000+00:00", 1]),
+    state("a", null, ["old"], "input"),
+  ];
+  const all = moments(history, history[0]);
+  expect(all.map((m) => m.ms)).toEqual([undefined, 1000, 500, 0.5]);
+  expect(waterfall(all).map((b) => [b.name, b.step, b.from, b.took])).toEqual([["slow", 2, 0, 500], ["quick", 2, 0.25, 100], ["join", 3, 500.25, 0.5]]);
 });

@@ -14,9 +14,13 @@ function sourceOf(s: State): string | undefined {
   return (s.metadata as { source?: string } | null)?.source;
 }
 
+// Ran is when a task ran in the superstep that led to a checkpoint, as the engine measured it;
+// took is in seconds.
+export type Ran = { name: string; began_at: string; took: number };
+
 // A Moment is a checkpoint in the history, with what led to it.
 export type Moment = {
-  state: State; id: string; current: boolean; head: boolean; lane: number; nodes: string[]; ms?: number;
+  state: State; id: string; current: boolean; head: boolean; lane: number; nodes: string[]; ran: Ran[]; ms?: number;
   parent?: State; // undefined at the beginning, and if it is not loaded
   first: boolean; // nothing was before
 };
@@ -76,9 +80,27 @@ export function moments(history: State[], head: State | undefined): Moment[] {
     const parent = byId.get(state.parent_checkpoint?.checkpoint_id ?? "");
     const source = sourceOf(state);
     const asked = parent && parent.tasks.some((t) => t.interrupts.length > 0);
-    const ms = parent?.created_at && state.created_at && source === "loop" && !asked ? Date.parse(state.created_at) - Date.parse(parent.created_at) : undefined;
-    return { state, id, parent, first: !state.parent_checkpoint, current: chain.has(id), head: id === newest, lane: lanes.get(id) ?? 0, nodes: source === "loop" ? [...new Set(parent?.next ?? [])] : [], ms };
+    const ran = (state as { ran?: Ran[] }).ran ?? [];
+    const measured = ran.length > 0 ? Math.max(...ran.map(endOf)) - Math.min(...ran.map(beginOf)) : undefined;
+    const ms = measured ?? (parent?.created_at && state.created_at && source === "loop" && !asked ? Date.parse(state.created_at) - Date.parse(parent.created_at) : undefined);
+    return { state, id, parent, first: !state.parent_checkpoint, current: chain.has(id), head: id === newest, lane: lanes.get(id) ?? 0, nodes: source === "loop" ? [...new Set(parent?.next ?? [])] : [], ran, ms };
   });
+}
+
+// Dates know milliseconds, tasks take less.
+const beginOf = (r: Ran) => Date.parse(r.began_at) + Number(/\.\d{3}(\d{3})/.exec(r.began_at)?.[1] ?? 0) / 1000;
+const endOf = (r: Ran) => beginOf(r) + r.took * 1000;
+
+// A Bar is when a task ran, in milliseconds since the first of its run began.
+export type Bar = { key: string; name: string; step?: number; from: number; took: number };
+
+// waterfall is when the tasks of the newest run ran that the line to a moment has.
+export function waterfall(line: Moment[]): Bar[] {
+  const run = (m: Moment) => (m.state.metadata as { run_id?: string } | null)?.run_id;
+  const of = run(line.findLast((m) => m.ran.length > 0) ?? line.at(-1)!);
+  const ran = line.filter((m) => run(m) === of).flatMap((m) => m.ran.map((r, i) => ({ m, r, i })));
+  const began = Math.min(...ran.map(({ r }) => beginOf(r)));
+  return ran.map(({ m, r, i }) => ({ key: `${m.id} ${i}`, name: r.name, step: stepOf(m), from: beginOf(r) - began, took: r.took * 1000 })).sort((a, b) => (a.step ?? 0) - (b.step ?? 0) || a.from - b.from);
 }
 
 // step is the number of a moment's superstep.

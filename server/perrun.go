@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/memory"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// RunRequest is for whom and with what a run is, for [GraphPerRun].
+type RunRequest struct {
+	Run, Thread, Assistant string // IDs
+
+	// User is who asked for the run; without an ID if nobody is asked who he is.
+	User User
+
+	// Config is what the run is configured with, by its assistant, its thread and its
+	// request: a JSON object of the type that the graph was given by [graph.Configurable],
+	// without what is left at its default. Unmarshal it into the defaults.
+	Config json.RawMessage
+}
+
+// GraphPerRun serves a graph as [Graph] does, of which each run has one of its own: one
+// with the tools of a tenant, say, or the model that a user has chosen. g is what clients
+// see of it, schemas and drawings among it, and by which threads are read and edited; each
+// run, also one that goes on after a question or in another process, is of what compile
+// returns. That has the name of g, and no node that g doesn't have: else the run fails, as
+// it does with an error of compile. It is called in the run's context, for several runs at
+// once.
+//
+// What differs by values alone needs no graph of its own: nodes read them with
+// [graph.Configured].
+func GraphPerRun[S any](g *graph.Graph[S], compile func(ctx context.Context, r RunRequest) (*graph.Graph[S], error), opts ...GraphOption) Option {
+	if compile == nil {
+		return func(c *config) {
+			c.problems = append(c.problems, errors.New("server.GraphPerRun was given no function: use server.Graph"))
+		}
+	}
+	return Graph(g, append(slices.Clip(opts), func(s *served) {
+		s.compile = func(ctx context.Context, r RunRequest) (_ *graph.Graph[json.RawMessage], err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = &graph.PanicError{Value: p, Stack: debug.Stack()}
+				}
+			}()
+			own, err := compile(ctx, r)
+			switch {
+			case err != nil:
+				return nil, err
+			case own == nil:
+				return nil, errors.New("no graph")
+			case own.Name() != g.Name():
+				return nil, fmt.Errorf("it is named %q: name it %q", own.Name(), g.Name())
+			}
+			known := g.Nodes()
+			for _, node := range own.Nodes() {
+				if !slices.Contains(known, node) {
+					return nil, fmt.Errorf("it has the node %q, which the graph given to server.GraphPerRun doesn't have: add it there", node)
+				}
+			}
+			if err := memory.CheckGraph(own); err != nil {
+				return nil, err
+			}
+			return graph.JSON(own), nil
+		}
+	})...)
+}
+
+// forRun returns the graph of a run.
+func (g *served) forRun(ctx context.Context, run *db.Run, configured object) (*served, error) {
+	if g.compile == nil {
+		return g, nil
+	}
+	r := RunRequest{Run: run.ID, Thread: run.ThreadID, Assistant: run.AssistantID, Config: json.RawMessage("{}")}
+	shape, err := g.config()
+	if err != nil {
+		return nil, err
+	}
+	if shape != nil {
+		r.Config = shape.fitted(configured).raw()
+	}
+	if !isNull(run.User) {
+		if err := json.Unmarshal(run.User, &r.User); err != nil {
+			return nil, fmt.Errorf("the user of a run: %w", err)
+		}
+	}
+	own, err := g.compile(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("the graph of the run, of %q: %w", g.name, err)
+	}
+	of := *g
+	of.Graph = own
+	return &of, nil
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -102,7 +101,7 @@ type Task struct {
 	routing *Routing                 // never altered
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
 	began   int64                    // as End has it
-	took    time.Duration
+	took    int64
 	first   bool // it began with a question, in this run
 }
 
@@ -738,8 +737,8 @@ type End struct {
 	Failure *checkpoint.Failure // if attempts have failed
 	Cached  bool                // the changes came from a cache
 
-	Began int64         // when the task's execution began, in microseconds since 1970; 0: not measured
-	Took  time.Duration // how long it took
+	Began int64 // when the task's execution began, in microseconds since 1970; 0: not measured
+	Took  int64 // how long it took, in nanoseconds
 }
 
 // Ended reports how a task ended that was started.

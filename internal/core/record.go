@@ -195,7 +195,7 @@ func (m *Machine) recordStep(done []Task, planned bool) error {
 		}
 		part := checkpoint.Change{Node: name, Task: i, Data: t.data, Routing: led}
 		if t.began != 0 && !t.folded {
-			part.Began, part.Took = t.began, t.took.Microseconds()
+			part.Began, part.Took = t.began, t.took/1000
 			if t.Failure != nil {
 				part.Failed = t.Failure.Attempts
 			}

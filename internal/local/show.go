@@ -121,7 +121,7 @@ func (t *teller) ended(r *report) {
 	}
 	end := func(kind Kind) *Event {
 		ev := add(kind)
-		ev.Cached, ev.Attempt, ev.Duration = r.Cached, int(r.attempt), r.Took
+		ev.Cached, ev.Attempt, ev.Duration = r.Cached, int(r.attempt), time.Duration(r.Took)
 		return ev
 	}
 	switch {

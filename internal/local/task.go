@@ -565,7 +565,7 @@ func (e *execution) init(s *Session, ctx context.Context, task *core.Task, at *p
 func (e *execution) run() {
 	s, ctx, task := e.s, e.ctx, e.task
 	if s.timed && task.Status != core.Changed {
-		defer func(start time.Time) { e.Began, e.Took = start.UnixMicro(), time.Since(start) }(time.Now())
+		defer func(start time.Time) { e.Began, e.Took = start.UnixMicro(), int64(time.Since(start)) }(time.Now())
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {

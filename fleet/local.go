@@ -49,9 +49,9 @@ func NewLocal(w *Worker, o LocalOptions) (*Local, error) {
 
 // localRun is a run that is at work or asleep.
 type localRun struct {
-	cancel context.CancelFunc // of one at work
-	timer  *time.Timer        // of one asleep
-	next   *localRun          // begins after it
+	cancel context.CancelCauseFunc // of one at work
+	timer  *time.Timer             // of one asleep
+	next   *localRun               // begins after it
 	ref    Ref
 
 	done chan struct{} // closed when it is over, after what follows is set
@@ -105,11 +105,11 @@ func (l *Local) Dispatch(ctx context.Context, ref Ref) (Run, error) {
 
 // begin lets a run go to work. It is called with l.mu held.
 func (l *Local) begin(r *localRun) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel, r.timer = cancel, nil
 	l.runs[r.ref.Thread] = r
 	l.wg.Go(func() {
-		defer cancel()
+		defer cancel(nil)
 		p, err := l.drive(ctx, r.ref)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -144,18 +144,19 @@ func (l *Local) Cancel(_ context.Context, thread string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.runs[thread]; r != nil {
-		l.stop(r)
+		l.stop(r, ErrCancelled)
 	}
 	return nil
 }
 
-func (l *Local) stop(r *localRun) {
+// stop ends a run for a reason. It is called with l.mu held.
+func (l *Local) stop(r *localRun, why error) {
 	if next := r.next; next != nil {
 		r.next, next.err = nil, ErrCancelled
 		close(next.done)
 	}
 	if r.timer == nil {
-		r.cancel()
+		r.cancel(why)
 		return
 	}
 	r.timer.Stop()
@@ -168,7 +169,7 @@ func (l *Local) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	for _, r := range l.runs {
-		l.stop(r)
+		l.stop(r, errClosed)
 	}
 	l.mu.Unlock()
 	l.wg.Wait()
@@ -193,7 +194,8 @@ func (l *Local) drive(ctx context.Context, ref Ref) (p Progress, err error) {
 		}
 	}
 	if err != nil {
-		if !errors.Is(err, graph.ErrThreadBusy) {
+		// What has not begun stays due, for another process, unless it is not to begin.
+		if !errors.Is(err, graph.ErrThreadBusy) && (ref.Superstep != "" || context.Cause(ctx) == ErrCancelled) {
 			_ = l.w.GiveUp(context.WithoutCancel(ctx), ref) // else the lease runs out
 		}
 		return p, cancelled(ctx, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +176,63 @@ func TestNothingOfARunThatWasGivenUpHoldsItsThread(t *testing.T) {
 			t.Errorf("%+v, %v", snap, err)
 		}
 	})
+}
+
+// holding is a store whose first claim waits until its context ends.
+type holding struct {
+	checkpoint.Store
+	claims chan struct{}
+	first  atomic.Bool
+}
+
+func (h *holding) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if w.Claim && !h.first.Swap(true) {
+		h.claims <- struct{}{}
+		<-ctx.Done()
+		return checkpoint.Written{}, ctx.Err()
+	}
+	return h.Store.Write(ctx, w)
+}
+
+func TestWhatHasNotBegunStaysDueUnlessItIsCancelled(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, store := t.Context(), checkpoint.NewMemory()
+			held := &holding{Store: store, claims: make(chan struct{}, 1)}
+			g := compile(t, store, "g", func(context.Context, *trip) error { return nil })
+			c, d := local(t, store, held, g)
+			run, err := fleet.Start(ctx, c, g.Thread("t"), g.Input(nothing))
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-held.claims
+			if cancelled {
+				err = d.Cancel(ctx, "t")
+			} else {
+				err = d.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Wait(ctx); !errors.Is(err, fleet.ErrCancelled) {
+				t.Errorf("cancelled %v: %v", cancelled, err)
+			}
+			var due []checkpoint.ThreadID
+			for w, err := range store.Due(ctx, time.Time{}, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				due = append(due, w.Thread)
+			}
+			if cancelled == (len(due) == 1) {
+				t.Errorf("cancelled %v: %q are due", cancelled, due)
+			}
+			if snap, err := g.Thread("t").Invoke(ctx, g.Continue()); err != nil || !snap.Done() {
+				t.Errorf("cancelled %v: %+v, %v", cancelled, snap, err)
+			}
+			d.Close()
+		})
+	}
 }
 
 func TestADispatcherThatIsClosedTakesNothing(t *testing.T) {

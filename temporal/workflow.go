@@ -149,7 +149,10 @@ func superstep(ctx workflow.Context, pl plan, p fleet.Progress) (next fleet.Prog
 // giveUp lets others have the thread of a run that can't go on for a reason, be it
 // cancelled, and returns the reason.
 func giveUp(ctx workflow.Context, ref fleet.Ref, reason error) error {
-	if failed, ok := errors.AsType[*sdk.ApplicationError](reason); ok && failed.Type() == kindBusy { // they have it
+	switch failed, ok := errors.AsType[*sdk.ApplicationError](reason); {
+	case ok && failed.Type() == kindBusy: // they have it
+		return reason
+	case ref.Superstep == "" && !sdk.IsCanceledError(reason): // it has not begun, and stays due for another worker
 		return reason
 	}
 	ctx, stop := workflow.NewDisconnectedContext(ctx)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,7 +42,7 @@ func Environment() (o Options, on bool, err error) {
 		o.URL = strings.TrimRight(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "/") + "/v1/traces"
 	}
 	if _, err := New(o); err != nil {
-		return wrong("ENDPOINT", "it must be a URL, such as http://localhost:4318")
+		return o, false, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT must be a URL, such as http://localhost:4318") // it may have a password
 	}
 	switch get("PROTOCOL") {
 	case "", "http/json":
@@ -94,9 +95,7 @@ func Environment() (o Options, on bool, err error) {
 		if err != nil {
 			return o, false, err
 		}
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
-		client.o.Client.Transport = transport
+		client.o.Client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
 		o.Client = client.o.Client
 	}
 	return o, true, nil

@@ -60,7 +60,7 @@ func New(o Options) (*Exporter, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("otlp: %q is no URL of an endpoint, such as http://localhost:4318/v1/traces", o.URL)
+		return nil, errors.New("otlp: Options.URL is not that of an endpoint, such as http://localhost:4318/v1/traces") // it may have a password
 	case o.Timeout < 0:
 		return nil, errors.New("otlp: Options.Timeout is negative")
 	}
@@ -74,7 +74,7 @@ func New(o Options) (*Exporter, error) {
 
 // StatusError says that an endpoint refused spans.
 type StatusError struct {
-	URL    string
+	URL    string // without its password
 	Status int
 	Text   string // the beginning of the answer
 }
@@ -170,7 +170,7 @@ func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, 
 		}
 		return -1, rejected(text)
 	}
-	refused := &StatusError{e.o.URL, resp.StatusCode, strings.ToValidUTF8(string(text[:min(len(text), 300)]), "")}
+	refused := &StatusError{r.URL.Redacted(), resp.StatusCode, strings.ToValidUTF8(string(text[:min(len(text), 300)]), "")}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))

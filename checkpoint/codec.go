@@ -46,7 +46,8 @@ const formatSealed = 200
 //	    here, and its data is the last value in d: the name without brackets.
 //	    Numbers after a change say when its task ran: how long it took, how long
 //	    before t it ended, both in microseconds, and how many attempts failed, if
-//	    any did. The second is null if when it began isn't known
+//	    any did. The second is null if when it began isn't known; zeros at the end
+//	    are left out
 //	z   snapshot: [size, ranges, 1 if it is full]
 //	k   tasks: [[node, from, sent, size of payload, size of overlay], ...], the
 //	    node without brackets where nothing follows
@@ -310,11 +311,12 @@ func appendTimes(b []byte, c *Change, at time.Time) []byte {
 	if !c.timed() {
 		return b
 	}
-	b = append(strconv.AppendInt(append(b, ','), c.Took, 10), ',')
-	if c.Began == 0 {
-		b = append(b, "null"...)
-	} else {
-		b = strconv.AppendInt(b, at.UnixMicro()-c.Began-c.Took, 10)
+	b = strconv.AppendInt(append(b, ','), c.Took, 10)
+	switch ago := at.UnixMicro() - c.Began - c.Took; {
+	case c.Began == 0:
+		b = append(b, ",null"...)
+	case ago != 0 || c.Failed != 0:
+		b = strconv.AppendInt(append(b, ','), ago, 10)
 	}
 	if c.Failed != 0 {
 		b = strconv.AppendInt(append(b, ','), int64(c.Failed), 10)
@@ -327,11 +329,12 @@ func (c *wireChange) time(b []byte) error {
 	c.times++
 	switch {
 	case c.times == 1:
+		c.began = true
 		return number(b, &c.took)
 	case c.times == 2 && string(b) == "null":
+		c.began = false
 		return nil
 	case c.times == 2:
-		c.began = true
 		return number(b, &c.ago)
 	case c.times == 3:
 		return number(b, &c.failed)
@@ -1027,9 +1030,6 @@ func (w *wire) record(r *Record) error {
 	if len(w.changes) > 0 {
 		r.Changes = make([]Change, len(w.changes))
 		for i, c := range w.changes {
-			if c.times == 1 {
-				return fmt.Errorf("change of node %q is followed by one number", c.node)
-			}
 			r.Changes[i] = Change{Node: c.node, Task: c.task, Routing: c.routing, Took: c.took, Failed: c.failed}
 			if c.began {
 				r.Changes[i].Began = r.CreatedAt.UnixMicro() - c.ago - c.took

@@ -158,7 +158,8 @@ type Change struct {
 
 	// Began and Took are when the task ran that the change is of, in microseconds, the
 	// first since 1970. They are measured: of its last execution, with all attempts and
-	// their delays. Began is zero where that isn't known: of an input, of a task that an
+	// their delays; of a task that was alone Began is counted back from the record, which
+	// takes fewer bytes. It is zero where it isn't known: of an input, of a task that an
 	// edit stood in for, and of one that ended in an earlier run. Failed is how many
 	// attempts failed before.
 	Began  int64 `json:"began,omitempty"`

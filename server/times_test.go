@@ -99,7 +99,7 @@ func TestEveryTimeInAnAnswerHasTheSameForm(t *testing.T) {
 	ask("GET", "/store/items?namespace=a&key=k", nil)
 	ask("POST", "/store/items/search", object{})
 
-	want := []string{"created_at", "end_time", "expires_at", "next_run_date", "run_ended_at", "run_started_at", "state_updated_at", "updated_at", "webhook_sent_at"}
+	want := []string{"began_at", "created_at", "end_time", "expires_at", "next_run_date", "run_ended_at", "run_started_at", "state_updated_at", "updated_at", "webhook_sent_at"}
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("the times are %v", got)
 	}

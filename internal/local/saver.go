@@ -241,6 +241,9 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	now := time.Now()
 	if w.Record != nil {
 		w.Record.CreatedAt = now.UTC()
+		if c := w.Record.Changes; len(c) == 1 && c[0].Began != 0 {
+			c[0].Began = now.UnixMicro() - c[0].Took // which the record needn't say
+		}
 	}
 	if w.Release && !claim { // not while the lease is being renewed
 		s.lease.mu.Lock()

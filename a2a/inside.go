@@ -51,9 +51,9 @@ func (t inside) RoundTrip(r *http.Request) (*http.Response, error) {
 	}()
 	select {
 	case <-a.begun:
-	case <-ctx.Done():
-		body.CloseWithError(ctx.Err())
-		return nil, ctx.Err()
+	case <-r.Context().Done(): // ctx ends with the handler, too, which may have answered
+		body.CloseWithError(r.Context().Err())
+		return nil, r.Context().Err()
 	}
 	return &http.Response{
 		Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

@@ -72,11 +72,11 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	if db.Outage(err) {
 		return err
 	}
-	var configured object
+	var configured *configuration
 	own := g // of this run
 	if err == nil && a.stopped() == stopNone {
 		if configured, err = configuredFor(run, assistant, thread, g, &b); err == nil {
-			own, err = g.forRun(ctx, run, configured)
+			own, err = g.forRun(ctx, run, configured.json)
 		}
 	}
 	if why := a.stopped(); err != nil || why != stopNone {
@@ -202,12 +202,8 @@ func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Reco
 }
 
 // call begins what a run asks for.
-func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured object, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
-	opts, err := s.runOptions(run, a, t, g, configured, b)
-	if err != nil {
-		return nil, err
-	}
-	opts = append(opts, graph.Buffer(64), graph.Drain(s.draining))
+func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured *configuration, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
+	opts := append(s.runOptions(run, a, t, g, configured, b), graph.Buffer(64), graph.Drain(s.draining))
 	opts = append(opts, more...)
 	thread := s.on(g, t.ID)
 	ctx = tracecontext.With(ctx, b.Trace)
@@ -285,21 +281,38 @@ func answerOf(snap *snapshot, raw json.RawMessage) (answer any, asked bool) {
 // questionID is what IDs of questions look like, here and in LangGraph.
 var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
+// configuration is what a run is configured with.
+type configuration struct {
+	json  json.RawMessage // what the graph declares; nil if it declares nothing
+	steps int             // the limit of supersteps; 0: the graph's
+}
+
 // configuredFor returns what a run is configured with: by its assistant, its request and
 // the server itself, of which later ones win.
-func configuredFor(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) (object, error) {
+func configuredFor(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) (*configuration, error) {
 	var ofAssistant runConfig
 	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
 		return nil, err
 	}
-	configured := object{}.with(ofAssistant.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
-	maps.DeleteFunc(configured, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
-	maps.Copy(configured, b.Headers)
-	configured, err := configuredUser(configured.with(ownOf(run, a, t, g)), run.User)
-	if err == nil && b.Talk != nil && b.Talk.User != "" {
-		configured["user_id"] = jsonText(b.Talk.User)
+	of := object{}.with(ofAssistant.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
+	maps.DeleteFunc(of, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
+	maps.Copy(of, b.Headers)
+	of, err := configuredUser(of.with(ownOf(run, a, t, g)), run.User)
+	if err != nil {
+		return nil, err
 	}
-	return configured, err
+	if b.Talk != nil && b.Talk.User != "" {
+		of["user_id"] = jsonText(b.Talk.User)
+	}
+	shape, err := g.config()
+	if err != nil {
+		return nil, err
+	}
+	c := &configuration{steps: cmp.Or(b.Config.RecursionLimit, ofAssistant.RecursionLimit)}
+	if shape != nil {
+		c.json = shape.fitted(of).raw()
+	}
+	return c, nil
 }
 
 // ownOf is what the server itself configures a run with, and notes of it.
@@ -310,27 +323,19 @@ func ownOf(run *db.Run, a *db.Assistant, t *db.Thread, g *served) object {
 }
 
 // runOptions returns the options of a run that follow from configurations.
-func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured object, b *runBody) ([]graph.StreamOption, error) {
-	var ofAssistant runConfig
-	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
-		return nil, err
-	}
+func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, c *configuration, b *runBody) []graph.StreamOption {
 	var opts []graph.StreamOption
 	for _, o := range s.each {
 		opts = append(opts, o)
 	}
-	shape, err := g.config()
-	if err != nil {
-		return nil, err
-	}
-	if shape != nil {
-		opts = append(opts, graph.ConfigureJSON(shape.fitted(configured).raw()))
+	if c.json != nil {
+		opts = append(opts, graph.ConfigureJSON(c.json))
 	}
 	for _, o := range metadataOptions(objectOf(run.Metadata).with(ownOf(run, a, t, g))) {
 		opts = append(opts, o)
 	}
-	if limit := cmp.Or(b.Config.RecursionLimit, ofAssistant.RecursionLimit); limit > 0 {
-		opts = append(opts, graph.AtMostSteps(limit))
+	if c.steps > 0 {
+		opts = append(opts, graph.AtMostSteps(c.steps))
 	}
 	if len(b.InterruptBefore) > 0 {
 		opts = append(opts, graph.InterruptBefore(b.InterruptBefore...))
@@ -344,7 +349,7 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 	case "exit":
 		opts = append(opts, graph.WithDurability(graph.Exit))
 	}
-	return opts, nil
+	return opts
 }
 
 // conclude notes what came of a run, and ends its log.

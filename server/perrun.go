@@ -72,18 +72,14 @@ func GraphPerRun[S any](g *graph.Graph[S], compile func(ctx context.Context, r R
 	})...)
 }
 
-// forRun returns the graph of a run.
-func (g *served) forRun(ctx context.Context, run *db.Run, configured object) (*served, error) {
+// forRun returns the graph of a run, whose configuration may be nil.
+func (g *served) forRun(ctx context.Context, run *db.Run, config json.RawMessage) (*served, error) {
 	if g.compile == nil {
 		return g, nil
 	}
-	r := RunRequest{Run: run.ID, Thread: run.ThreadID, Assistant: run.AssistantID, Config: json.RawMessage("{}")}
-	shape, err := g.config()
-	if err != nil {
-		return nil, err
-	}
-	if shape != nil {
-		r.Config = shape.fitted(configured).raw()
+	r := RunRequest{Run: run.ID, Thread: run.ThreadID, Assistant: run.AssistantID, Config: config}
+	if config == nil {
+		r.Config = json.RawMessage("{}")
 	}
 	if !isNull(run.User) {
 		if err := json.Unmarshal(run.User, &r.User); err != nil {

@@ -91,12 +91,7 @@ func Environment() (o Options, on bool, err error) {
 		if !roots.AppendCertsFromPEM(pem) {
 			return wrong("CERTIFICATE", "there is no certificate in it")
 		}
-		client, err := New(o)
-		if err != nil {
-			return o, false, err
-		}
-		client.o.Client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
-		o.Client = client.o.Client
+		o.Client = client(&http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}})
 	}
 	return o, true, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -126,20 +125,13 @@ func spanOf(s trace.ReadOnlySpan) span {
 		out.Status.Code = 2
 	}
 	for _, e := range s.Events() {
-		out.Events = append(out.Events, event{nanos(e.Time), e.Name, attributes(e.Attributes), e.DroppedAttributeCount})
+		out.Events = append(out.Events, event{e.Time.UnixNano(), e.Name, attributes(e.Attributes), e.DroppedAttributeCount})
 	}
 	for _, l := range s.Links() {
 		c := l.SpanContext
 		out.Links = append(out.Links, link{c.TraceID().String(), c.SpanID().String(), c.TraceState().String(), attributes(l.Attributes), l.DroppedAttributeCount, flags(c, c)})
 	}
 	return out
-}
-
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
 }
 
 // flags are those of W3C, that it is known whether another span is of another process,

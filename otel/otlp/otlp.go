@@ -67,9 +67,14 @@ func New(o Options) (*Exporter, error) {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.Headers = maps.Clone(o.Headers)
 	if o.Client == nil {
-		o.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		o.Client = client(nil)
 	}
 	return &Exporter{o: o}, nil
+}
+
+// client returns a client that follows no redirections.
+func client(t http.RoundTripper) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // StatusError says that an endpoint refused spans.
@@ -104,7 +109,7 @@ func (e *RejectedError) Error() string {
 
 // ExportSpans sends spans. While the endpoint can't be reached, or says that it has too
 // much to do, it tries again within [Options.Timeout]; the error is then that of the last
-// attempt. Other refusals are a *[StatusError].
+// attempt that wasn't cut short. Other refusals are a *[StatusError].
 func (e *Exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
 	if len(spans) == 0 || e.over.Load() {
 		return nil
@@ -126,9 +131,13 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
+	var before error // why it was tried again
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		after, err := e.post(ctx, body)
-		if err == nil || after < 0 || e.over.Load() {
+		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) { // cut short: it says nothing
+			return before
+		}
+		if before = err; err == nil || after < 0 || e.over.Load() {
 			return err
 		}
 		select {

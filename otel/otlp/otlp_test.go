@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -208,10 +209,22 @@ func TestWhatAnEndpointAnswersIsHeeded(t *testing.T) {
 			t.Errorf("%s: %v, asked %d times", name, err, len(c.got))
 		}
 	}
-	c := collect(t, says(503, "full"))
-	if err := exported(t, otlp.Options{URL: c.url, Timeout: 300 * time.Millisecond}); !status(503, "full")(err) || len(c.got) < 2 {
-		t.Errorf("for ever: %v, asked %d times", err, len(c.got))
-	}
+	c := collect(t)
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		full := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if asked++; asked == 3 { // and the third isn't answered
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			w := httptest.NewRecorder()
+			says(503, "full")(w)
+			return w.Result(), nil
+		})}
+		if err := exported(t, otlp.Options{URL: c.url, Client: full}); !status(503, "full")(err) || asked != 3 {
+			t.Errorf("for ever: %v, asked %d times", err, asked)
+		}
+	})
 	if err := exported(t, otlp.Options{URL: "http://127.0.0.1:1/v1/traces", Timeout: 50 * time.Millisecond}); err == nil {
 		t.Error("nobody is there, and nothing is said")
 	}
@@ -228,6 +241,10 @@ func TestWhatAnEndpointAnswersIsHeeded(t *testing.T) {
 		}
 	}
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestTheEnvironmentSaysWhereSpansGo(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "{}") }))

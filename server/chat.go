@@ -143,15 +143,14 @@ func (s *conversations) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	log, err := s.runs.logOf(r.Context(), run)
+	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
+	defer log.leave()
 	if log != nil {
-		select {
-		case <-log.ended():
-		case <-r.Context().Done():
-			return r.Context().Err() // the turn goes on
+		if err := s.tellTurn(r.Context(), log, nil, func() error { return nil }); err != nil {
+			return err
 		}
 	}
 	reply, err := s.answered(r.Context(), run, log, m.ID)
@@ -183,10 +182,11 @@ func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	log, err := s.runs.logOf(r.Context(), run)
+	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
+	defer log.leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
@@ -233,11 +233,12 @@ func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error
 	}{"done", replyTo(user, m.ID, reply)})
 }
 
-// tellTurn tells what happens in a run until it ends.
-func (s *conversations) tellTurn(ctx context.Context, log *runLog, tell func(any) error, beat func() error) error {
-	for from := 0; ; {
+// tellTurn waits until a run ends, or goes on elsewhere, and tells what happens in it if
+// somebody wants to know.
+func (s *conversations) tellTurn(ctx context.Context, log *stream, tell func(any) error, beat func() error) error {
+	for from := int64(0); ; {
 		wait, stop := context.WithTimeout(ctx, heartbeat)
-		ev, id, ok, err := log.read(wait, from)
+		ev, err := log.read(wait, from)
 		stop()
 		switch {
 		case ctx.Err() != nil:
@@ -247,11 +248,11 @@ func (s *conversations) tellTurn(ctx context.Context, log *runLog, tell func(any
 				return err
 			}
 			continue
-		case !ok:
-			return nil
+		case err != nil:
+			return nil // s.answered says what that means
 		}
-		from = id + 1
-		if h, ok := s.happened(ev); ok {
+		from = ev.Seq + 1
+		if h, ok := s.happened(ev); ok && tell != nil {
 			if err := tell(h); err != nil {
 				return err
 			}
@@ -263,8 +264,8 @@ func (s *conversations) tellTurn(ctx context.Context, log *runLog, tell func(any
 const waitingNode = "collect_next_slot"
 
 // happened returns what a client is told of an event of a run.
-func (s *conversations) happened(ev sent) (h happening, ok bool) {
-	name, inside, _ := strings.Cut(ev.event, "|")
+func (s *conversations) happened(ev db.FeedEvent) (h happening, ok bool) {
+	name, inside, _ := strings.Cut(ev.Method, "|")
 	if name != modeTasks {
 		return h, false
 	}
@@ -273,7 +274,7 @@ func (s *conversations) happened(ev sent) (h happening, ok bool) {
 		Triggers []string `json:"triggers"` // of one that begins
 		Error    *string  `json:"error"`
 	}
-	if json.Unmarshal(ev.data, &t) != nil || inside == "" && t.Name == waitingNode {
+	if json.Unmarshal(ev.Data, &t) != nil || inside == "" && t.Name == waitingNode {
 		return h, false
 	}
 	h.Status = "completed"

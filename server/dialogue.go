@@ -163,7 +163,7 @@ func (s *conversations) say(r *http.Request, user string, m dialogue.Message, mo
 			if err := within(mine, t.Metadata); err != nil {
 				return nil, err
 			}
-			err = s.db.AddThread(ctx, t)
+			err = s.addThread(ctx, t)
 		}
 		if err != nil {
 			return nil, err
@@ -230,8 +230,8 @@ func (s *conversations) talk(ctx context.Context, thread string) (dialogue.State
 }
 
 // answered returns the reply to a message whose run has ended.
-func (s *conversations) answered(ctx context.Context, run *db.Run, log *runLog, message string) (dialogue.Reply, error) {
-	if log != nil && log.isBroken() {
+func (s *conversations) answered(ctx context.Context, run *db.Run, log *stream, message string) (dialogue.Reply, error) {
+	if log != nil && !log.over {
 		return dialogue.Reply{}, errLeaving
 	}
 	run, err := s.db.Run(ctx, run.ID)

@@ -207,10 +207,7 @@ func (d *dispatcher) run(run *db.Run) time.Duration {
 	err := d.executor.execute(ctx, run, a)
 	switch {
 	case errors.Is(err, db.ErrNotFound):
-		if log := d.streams.get(run.ID); log != nil {
-			log.closeRemoved(run.ThreadID)
-		}
-		return 0
+		return 0 // it was removed
 	case err == nil, errors.Is(err, db.ErrTaken), errors.Is(err, db.ErrEnded):
 		return 0 // it is over, or somebody else's now
 	case errors.Is(err, db.ErrBusy): // another instance was faster
@@ -278,11 +275,10 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	}
 	d.metrics.ended(run, db.Interrupted)
 	// It never ran, so that there is nothing to roll back but itself.
-	if log := d.streams.get(run.ID); log != nil {
-		if why == stopRemoved {
-			log.closeRemoved(run.ThreadID)
+	if why != stopRemoved { // that readers are told with the thread
+		if err := d.feeds.tell(ctx, run.ThreadID, true, endOf(run.ID, nil)); err != nil {
+			return err
 		}
-		log.close(nil) // without effect after its end
 	}
 	if why == stopRollback {
 		if err := d.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
@@ -357,7 +353,6 @@ func (d *dispatcher) remove(ctx context.Context, run *db.Run) error {
 	if err := d.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
-	d.streams.drop(run.ID)
 	return nil
 }
 

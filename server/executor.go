@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -45,18 +46,12 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	if failed != nil {
 		return failed
 	}
-	log, failed := s.outlet(keep, run, &b)
+	line, failed := s.line(keep, run, &b)
 	if failed != nil {
 		return failed
 	}
-	defer log.breakOff() // unless it has ended by then
-	if log.live, failed = s.follow(keep, run, &b); failed != nil {
-		return failed
-	}
-	defer log.live.leave()
-	joined := s.joins.late(keep, s.base, run)
-	defer joined.leave()
-	log.joined = joined
+	defer line.end()
+	live := newLive(line)
 	var assistant *db.Assistant
 	var g *served
 	if err == nil {
@@ -80,35 +75,34 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		}
 	}
 	if why := a.stopped(); err != nil || why != stopNone {
-		return s.conclude(keep, run, &b, g, log, err, why)
+		return s.conclude(keep, run, &b, g, line, live, err, why)
 	}
 	// The run goes on where it was when its process ended, if it had begun.
 	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
 	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
-	enc := newEncoder(&b, about, join(joined, log.send))
+	enc := newEncoder(&b, about, line.stream)
 	enc.moment = func(ns, id string, nested bool) (*threadState, error) {
 		return s.states.momentAt(keep, thread, g, ns, id, nested)
 	}
 	passed := passage{s.store, thread.ID, map[string]string{}}
 	enc.metadata()
-	if err = log.live.begin(keep, g, &b); err == nil {
+	if err = live.begin(keep, g, &b); err == nil {
 		err = enc.begin(&b)
 	}
-	told := log.steps()
 	var catchUp []graph.StreamOption
 	if resumed && err == nil {
-		if catchUp, err = told.catchUp(keep, s.base, run, g); db.Outage(err) {
+		if catchUp, err = line.catchUp(keep, g); db.Outage(err) {
 			return err
 		}
 	}
 	events := 0
 	for queue := resumed; err == nil; {
 		var seq iter.Seq2[graph.Event, error]
-		modes := told.wants(enc.wants() | log.live.wants())
+		modes := line.wants(enc.wants() | live.wants())
 		if seq, err = s.call(ctx, keep, run, assistant, thread, own, configured, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
 			break
 		}
-		for ev, failure := range identified(told.together(seq)) {
+		for ev, failure := range identified(line.together(seq)) {
 			if failure != nil {
 				err = failure
 				break
@@ -119,11 +113,11 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 					break
 				}
 			}
-			told.before(ev)
-			if err = errors.Join(enc.event(ev), log.live.event(ev)); err != nil {
+			line.before(ev)
+			if err = errors.Join(enc.event(ev), live.event(ev)); err != nil {
 				break
 			}
-			told.after(ev)
+			line.after(ev)
 		}
 		if errors.Is(err, checkpoint.ErrNotFound) && events == 0 && catchUp != nil { // it was pruned meanwhile
 			catchUp, err = nil, nil
@@ -146,8 +140,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	if why == stopNone && run.Attempt < maxAttempts && outage(err) {
 		return fmt.Errorf("the database failed in the middle of the run: %w", err)
 	}
-	told.end()
-	return s.conclude(keep, run, &b, g, log, err, why, enc)
+	return s.conclude(keep, run, &b, g, line, live, err, why, enc)
 }
 
 // maxAttempts is how often a run is begun again because the database failed.
@@ -352,13 +345,13 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 	return opts
 }
 
-// conclude notes what came of a run, and ends its log.
-func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *outlet, failure error, why stop, enc ...*encoder) error {
+// conclude notes what came of a run, and tells of it.
+func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, line *line, live *live, failure error, why stop, enc ...*encoder) error {
 	if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds && why == stopRollback {
 		return db.ErrTaken
 	}
 	if why == stopRollback {
-		err := s.rollBack(ctx, run, g, log)
+		err := s.rollBack(ctx, run, g, line, live)
 		if err == nil {
 			s.metrics.ended(run, rolledBack)
 		}
@@ -407,22 +400,18 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	} else if snap != nil {
 		outcome = withInterrupts(output, stateOf(snap, false).Interrupts)
 	}
-	log.end()
+	line.hold()
 	for _, e := range enc {
 		e.end(snap, said)
 	}
 	if len(enc) == 0 && said != nil {
 		data, _ := json.Marshal(said)
-		log.send("error", data)
+		line.stream("error", data)
 	}
-	rest, err := log.rest(outcome)
-	if err != nil && !errors.Is(err, db.ErrNotFound) {
+	if err := live.end(ctx, status, snap, told); err != nil {
 		return err
 	}
-	last, err := s.lastWords(ctx, run, log, status, snap, told)
-	if err != nil {
-		return err
-	}
+	line.tell(endOf(run.ID, outcome))
 	shown := snap
 	waits := snap != nil && len(snap.Waits) > 0 && told == nil // it goes on by itself
 	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 && !waits {
@@ -434,37 +423,32 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	}
 	ended := func(r *db.Run) { r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now() }
 	ended(run)
-	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits, Events: rest}
-	if s.db.Shared() {
-		end.Feeds = last.stored()
-	}
-	_, remove, err := s.db.FinishRun(ctx, run.ID, run.ThreadID, s.instance, end, ended)
-	switch {
-	case errors.Is(err, db.ErrNotFound): // it went with its thread
-		if end.Webhook != nil {
-			err = s.db.AddWebhook(ctx, end.Webhook)
-		} else {
-			err = nil
+	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits}
+	var remove time.Time
+	err = line.conclude(func(rest []db.FeedEvent) (err error) {
+		end.Events = rest
+		_, remove, err = s.db.FinishRun(ctx, run.ID, run.ThreadID, s.instance, end, ended)
+		if !errors.Is(err, db.ErrNotFound) {
+			return err
 		}
-	case err == nil && !remove.IsZero():
-		err = s.threads.eraseThread(ctx, run.ThreadID, remove)
-		if errors.Is(err, db.ErrNotFound) {
-			err = nil
+		if end.Webhook != nil { // it went with its thread
+			return s.db.AddWebhook(ctx, end.Webhook)
 		}
-		if err != nil { // which is tried again
-			s.log.LogAttrs(ctx, slog.LevelWarn, "server: the thread of a run could not be removed", slog.String("thread", run.ThreadID), slog.Any("error", err))
-			err = nil
-		}
-	}
+		return nil
+	})
 	if err != nil {
 		return err
+	}
+	if !remove.IsZero() {
+		err := s.threads.eraseThread(ctx, run.ThreadID, remove, true)
+		if err != nil && !errors.Is(err, db.ErrNotFound) { // which is tried again
+			s.log.LogAttrs(ctx, slog.LevelWarn, "server: the thread of a run could not be removed", slog.String("thread", run.ThreadID), slog.Any("error", err))
+		}
 	}
 	s.metrics.ended(run, status)
 	if end.Webhook != nil {
 		s.hooks.wake()
 	}
-	last.tell(ctx, run.ThreadID)
-	log.close(outcome)
 	return nil
 }
 
@@ -485,46 +469,9 @@ func (s *executor) logFailure(ctx context.Context, run *db.Run, failure error) {
 	s.log.LogAttrs(ctx, slog.LevelWarn, "server: a run failed", attrs...)
 }
 
-// lastWords are what is told of the end of a run to those who follow its thread,
-// together with noting that it is over.
-func (s *executor) lastWords(ctx context.Context, run *db.Run, log *outlet, status string, snap *snapshot, told *db.RunError) (endings, error) {
-	ends, err := log.live.end(ctx, status, snap, told)
-	if err != nil {
-		return nil, err
-	}
-	if err := log.joined.flush(); err != nil {
-		return nil, err
-	}
-	done := &ending{feeds: s.joins}
-	done.tell(runDone(run))
-	return endings{ends, done}, nil
-}
-
-type endings []*ending
-
-// stored returns what is stored where instances share a database.
-func (e endings) stored() []db.FeedEnd {
-	out := make([]db.FeedEnd, len(e))
-	for i, one := range e {
-		out[i] = db.FeedEnd{Kind: one.feeds.kind, Always: one.always, Events: stored(one.events)}
-	}
-	return out
-}
-
-// tell tells the readers of this process.
-func (e endings) tell(ctx context.Context, thread string) {
-	for _, one := range e {
-		if one.feeds.db != nil {
-			one.feeds.news(thread)
-		} else {
-			_ = one.feeds.tell(ctx, thread, one.events...) // nothing is written
-		}
-	}
-}
-
 // rollBack makes a thread what it was before a run, and removes the run. It may be
 // done again if the process dies in the middle.
-func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, log *outlet) error {
+func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, line *line, live *live) error {
 	head, err := s.head(ctx, run.ThreadID)
 	if err != nil {
 		return err
@@ -549,26 +496,24 @@ func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, log *ou
 			return err
 		}
 	}
-	last, err := s.lastWords(ctx, run, log, db.Interrupted, nil, nil)
-	if err != nil {
+	line.hold()
+	if err := live.end(ctx, db.Interrupted, nil, nil); err != nil {
 		return err
 	}
+	line.tell(endOf(run.ID, nil))
 	var snap *snapshot
 	if g != nil {
 		if snap, err = s.on(g, run.ThreadID).State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return err
 		}
 	}
-	end := db.End{Now: now(), Settle: settled(snap, nil)}
-	if s.db.Shared() {
-		end.Feeds = last.stored()
-	}
-	if err := s.db.DropRun(ctx, run.ID, run.ThreadID, s.instance, end); err != nil && !errors.Is(err, db.ErrNotFound) {
+	return line.conclude(func(rest []db.FeedEvent) error {
+		err := s.db.DropRun(ctx, run.ID, run.ThreadID, s.instance, db.End{Now: now(), Settle: settled(snap, nil), Events: rest})
+		if errors.Is(err, db.ErrNotFound) {
+			return nil
+		}
 		return err
-	}
-	last.tell(ctx, run.ThreadID)
-	log.close(nil)
-	return nil
+	})
 }
 
 // errorOf says what clients are told about why a run failed: the name of the

@@ -88,17 +88,21 @@ type Log struct {
 
 // Logs returns the logs of runs that a server keeps.
 func Logs(s *Server) (out []Log) {
-	s.streams.mu.Lock()
-	defer s.streams.mu.Unlock()
-	for run, l := range s.streams.logs {
-		out = append(out, Log{run, l.thread, l.kept(run).size})
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	for thread, one := range s.feeds.byThread {
+		for _, ev := range one.events {
+			if i := len(out) - 1; i >= 0 && out[i].Run == ev.Run {
+				out[i].Size += len(ev.Data) + eventCost
+			} else {
+				out = append(out, Log{ev.Run, thread, len(ev.Data) + eventCost})
+			}
+		}
 	}
 	return out
 }
 
 // Sweep does what a server does each second.
 func Sweep(s *Server) {
-	s.streams.sweep(time.Now())
 	s.feeds.sweep(time.Now())
-	s.joins.sweep(time.Now())
 }

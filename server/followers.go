@@ -46,7 +46,7 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if err := filter.check(); err != nil {
 		return err
 	}
-	rd, err := s.reader(r.Context(), s.feeds, thread)
+	rd, err := s.reader(r.Context(), 2, thread)
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,11 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if filter.Since != nil {
 		from = rd.since(*filter.Since)
 	}
-	return serveFeed(w, rd, from, nil, func(ev *feedEvent) []byte {
+	return serveFeed(w, rd, from, nil, func(ev *db.FeedEvent) []byte {
 		if !filter.matches(ev) {
 			return nil
 		}
-		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, rd.shown(ev), ev.seq)
+		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.Method, rd.shown(ev), ev.Seq)
 	})
 }
 
@@ -67,7 +67,7 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 // gives them; it shows nothing of others. It ends when the client leaves or is too
 // slow or may not read any more, the server closes, or the thread is removed, of which
 // last tells.
-func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show func(*feedEvent) []byte) error {
+func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show func(*db.FeedEvent) []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
@@ -105,11 +105,11 @@ func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show 
 		case err != nil:
 			return err
 		default:
-			from = ev.seq + 1
+			from = ev.Seq + 1
 			if data = show(&ev); data == nil {
 				continue
 			}
-			if ev.ending && !pause(rd.ctx, settle-time.Since(began)) {
+			if ev.Ending && !pause(rd.ctx, settle-time.Since(began)) {
 				return nil
 			}
 		}
@@ -135,13 +135,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// What clients may want of a thread's runs.
-const (
-	followRuns      = "run_modes"    // what the runs stream, and their ends
-	followLifecycle = "lifecycle"    // where runs begin and end
-	followState     = "state_update" // edits of the state from outside
-)
-
 // joinThread sends what the runs of a thread stream, whatever runs those are, from
 // now on or from an event on that the client names.
 func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
@@ -164,7 +157,7 @@ func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 			return invalid("stream_mode must be run_modes, lifecycle or state_update, not %.80q", m)
 		}
 	}
-	rd, err := s.reader(r.Context(), s.joins, thread)
+	rd, err := s.reader(r.Context(), 1, thread)
 	if err != nil {
 		return err
 	}
@@ -183,33 +176,22 @@ func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 	back := url.URL{Path: "/threads/" + thread + "/stream", RawQuery: r.URL.RawQuery}
 	w.Header().Set("Location", back.String()) // clients that lose the connection come back here
 	gone, _ := json.Marshal(removed(thread))  // of strings
-	return serveFeed(w, rd, from, frame(sent{"error", gone}, rd.next()), func(ev *feedEvent) []byte {
-		wanted := ev.channel
+	return serveFeed(w, rd, from, frame("error", gone, rd.next()), func(ev *db.FeedEvent) []byte {
+		wanted := ev.Channel
 		if wanted == followLifecycle && slices.Contains(modes, followRuns) {
 			wanted = followRuns
 		}
 		if !slices.Contains(modes, wanted) {
 			return nil
 		}
-		return frame(sent{ev.method, ev.data}, ev.seq)
+		if ev.Method == endEvent {
+			return frame("metadata", runDone(ev.Run, thread), ev.Seq)
+		}
+		return frame(ev.Method, ev.Data, ev.Seq)
 	})
 }
 
-// join returns a function that sends events of a run to its log, and to those who
-// have joined its thread.
-func join(to line, send func(string, []byte)) func(event string, data []byte) {
-	return func(event string, data []byte) {
-		send(event, data)
-		channel := followRuns
-		if event == "metadata" {
-			channel = followLifecycle
-		}
-		to.tell(told{method: event, channel: channel, data: data})
-	}
-}
-
 // runDone is what those are told who have joined a thread when a run has ended.
-func runDone(run *db.Run) told {
-	data := object{"status": jsonText("run_done"), "run_id": jsonText(run.ID), "thread_id": jsonText(run.ThreadID)}
-	return told{method: "metadata", channel: followLifecycle, data: data.raw()}
+func runDone(run, thread string) []byte {
+	return object{"status": jsonText("run_done"), "run_id": jsonText(run), "thread_id": jsonText(thread)}.raw()
 }

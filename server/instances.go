@@ -60,10 +60,7 @@ func (s *instances) live(ctx context.Context) {
 		err := s.look(ctx)
 		if time.Since(beaten) >= beatEvery {
 			beaten = time.Now()
-			err = errors.Join(err, s.beat(), s.db.SweepEvents(ctx, keepLog))
-			if s.db.Shared() {
-				err = errors.Join(err, s.db.SweepFeeds(ctx, keepLog, oldEvents))
-			}
+			err = errors.Join(err, s.beat(), s.db.SweepFeeds(ctx, keepFeed, oldEvents))
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "server: the database failed", slog.Any("error", err))

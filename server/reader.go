@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
 // reader reads what is told of a thread, which need not exist yet, for a user who may
@@ -16,9 +18,10 @@ import (
 // something to be read: somebody else may have made it.
 type reader struct {
 	*feed
-	access *access
-	from   *feeds
-	thread string
+	version int // of the protocol
+	access  *access
+	from    *feeds
+	thread  string
 	ctx    context.Context // of the request; it ends with the user's credentials
 	stop   context.CancelFunc
 
@@ -35,13 +38,13 @@ var (
 	errExpired = errors.New("the credentials have expired")
 )
 
-// reader opens a feed for the user of a request.
-func (s *followers) reader(ctx context.Context, from *feeds, thread string) (*reader, error) {
-	one, err := from.open(ctx, thread)
+// reader follows a thread for the user of a request.
+func (s *followers) reader(ctx context.Context, version int, thread string) (*reader, error) {
+	one, err := s.feeds.follow(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{feed: one, access: s.access, from: from, thread: thread, ctx: ctx, stop: func() {}}
+	r := &reader{feed: one, version: version, access: s.access, from: s.feeds, thread: thread, ctx: ctx, stop: func() {}}
 	if u := userOf(ctx); u != nil && !u.Expires.IsZero() {
 		r.ctx, r.stop = context.WithDeadlineCause(ctx, u.Expires, errExpired)
 	}
@@ -58,7 +61,7 @@ func (s *followers) reader(ctx context.Context, from *feeds, thread string) (*re
 
 func (r *reader) leave() {
 	r.stop()
-	r.from.leave(r.feed)
+	r.from.unfollow(r.feed)
 }
 
 // may asks whether the user may see the thread, and reports whether there is one.
@@ -89,8 +92,8 @@ func (r *reader) allowed() error {
 }
 
 // read waits for the first event from a number on.
-func (r *reader) read(ctx context.Context, seq int64) (feedEvent, error) {
-	ev, err := r.feed.read(ctx, seq)
+func (r *reader) read(ctx context.Context, seq int64) (db.FeedEvent, error) {
+	ev, err := r.feed.read(ctx, seq, r.version, "")
 	if err == nil {
 		err = r.allowed()
 	}

@@ -361,7 +361,7 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 		if err := within(mine, t.Metadata); err != nil {
 			return nil, err
 		}
-		if err := s.db.AddThread(ctx, t); err != nil {
+		if err := s.addThread(ctx, t); err != nil {
 			return nil, err
 		}
 		made = t.ID
@@ -393,7 +393,7 @@ func (s *runs) place(ctx context.Context, thread string, mine Filter, create boo
 		if err := within(f, t.Metadata); err != nil {
 			return nil, "", err
 		}
-		if err := s.db.AddThread(ctx, t); !errors.Is(err, db.ErrExists) {
+		if err := s.addThread(ctx, t); !errors.Is(err, db.ErrExists) {
 			return t, thread, err
 		}
 		// Somebody has made it meanwhile.
@@ -432,9 +432,6 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 		}
 	}
 	run.Holder, run.User = s.instance, userJSON(ctx)
-	if !b.StreamResumable && !s.db.Shared() {
-		s.streams.open(run) // before anything is sent to it
-	}
 	err = add(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		config, err := b.Config.after(t, g)
@@ -454,7 +451,6 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 		return nil
 	})
 	if err != nil {
-		s.streams.drop(run.ID)
 		switch {
 		case errors.Is(err, db.ErrBusy):
 			return nil, invalid(busyText)
@@ -620,26 +616,29 @@ func (s *runs) waitRun(w http.ResponseWriter, r *http.Request) error {
 // answer waits for a run and writes what came of it.
 func (s *runs) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error {
 	w.Header().Set("Content-Type", "application/json")
-	log, err := s.logOf(r.Context(), run)
+	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
+	defer log.leave()
 	if log == nil {
 		return s.writeOutcome(w, r, run.ID, nil)
 	}
 	flush := http.NewResponseController(w)
-	beat := time.NewTicker(time.Second)
-	defer beat.Stop()
 	for {
-		select {
-		case <-log.ended():
-			if log.isBroken() {
-				panic(http.ErrAbortHandler) // the run goes on elsewhere
-			}
+		wait, stop := context.WithTimeout(r.Context(), time.Second)
+		err := log.wait(wait)
+		stop()
+		switch {
+		case err == nil:
 			return s.writeOutcome(w, r, run.ID, log)
-		case <-r.Context().Done():
+		case errors.Is(err, errOver):
+			panic(http.ErrAbortHandler) // the run goes on elsewhere
+		case r.Context().Err() != nil:
 			return r.Context().Err()
-		case <-beat.C:
+		case !errors.Is(err, context.DeadlineExceeded):
+			return err
+		default:
 			if _, err := w.Write([]byte("\n")); err != nil {
 				return err
 			}
@@ -651,7 +650,7 @@ func (s *runs) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error
 }
 
 // writeOutcome writes the values that a run has led to, or its error.
-func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, log *runLog) error {
+func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, log *stream) error {
 	if log != nil && log.outcome != nil {
 		_, err := w.Write(log.outcome)
 		return err

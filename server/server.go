@@ -61,9 +61,7 @@ type base struct {
 	began    time.Time
 	instance string // names the server among those that share its database
 
-	streams *streams
-	feeds   *feeds // what those see who follow a thread
-	joins   *feeds // what those see who have joined the streams of a thread
+	feeds *feeds
 
 	beside    sync.WaitGroup // what runs beside requests
 	besideCtx context.Context
@@ -294,12 +292,8 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", errors.Join(err, s.closeStores()))
 	}
 	b.besideCtx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	b.streams = newStreams(b.limits)
-	b.feeds, b.joins = newFeeds(kindEvents, b.limits.Logs), newFeeds(kindJoins, b.limits.Logs)
-	if b.db.Shared() {
-		b.feeds.shared(b.besideCtx, b.db, b.log, &b.beside)
-		b.joins.shared(b.besideCtx, b.db, b.log, &b.beside)
-	}
+	b.feeds = newFeeds(b.limits)
+	b.feeds.keptIn(b)
 	s.assemble(access, &c)
 	if err := s.begin(ctx, b.besideCtx); err != nil {
 		s.stop()
@@ -431,7 +425,6 @@ func (s *Server) begin(ctx, beside context.Context) error {
 	s.beside.Go(func() { s.hooks.work(beside) })
 	if s.db.Shared() {
 		s.beside.Go(func() { s.feeds.watch(beside) })
-		s.beside.Go(func() { s.joins.watch(beside) })
 	}
 	return nil
 }
@@ -447,9 +440,7 @@ func (s *Server) tick(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		s.streams.sweep(time.Now())
 		s.feeds.sweep(time.Now())
-		s.joins.sweep(time.Now())
 		due := []func(context.Context) error{s.crons.startCrons, s.sleepers.startDue, s.threads.removeExpired}
 		if s.dispatcher.stopping() {
 			due = nil // it is for those who can run what comes of it
@@ -481,9 +472,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) Drain(ctx context.Context) {
 	s.dispatcher.drain(ctx)
 	_ = s.instances.leave(ctx) // or else Close tells
-	s.streams.end()
-	s.feeds.end()
-	s.joins.end()
+	s.feeds.end(ctx)
 }
 
 // Close ends the server, after [Server.Drain]. Requests should have ended before,

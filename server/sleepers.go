@@ -106,12 +106,8 @@ func (s *sleepers) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		ID: id, ThreadID: thread, AssistantID: last[0].AssistantID, CreatedAt: at, UpdatedAt: at, Status: db.Pending, Kwargs: kwargs,
 		Strategy: b.Strategy, StartsAt: at, Holder: s.instance, User: last[0].User, Metadata: last[0].Metadata,
 	}
-	if !b.StreamResumable && !s.db.Shared() {
-		s.streams.open(run)
-	}
 	err = s.db.AddRun(ctx, run, false, db.RunLimit{All: -1, OfOwner: -1}, nil)
 	if err != nil {
-		s.streams.drop(run.ID)
 		if _, found := s.db.Run(ctx, id); found == nil || errors.Is(err, db.ErrNotFound) { // made meanwhile, or the thread is gone
 			return nil
 		}
@@ -149,7 +145,7 @@ func (s *sleepers) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Threa
 		metadata["owner"] = owner
 	}
 	t := s.newThread(string(id), metadata, false)
-	err = s.db.AddThread(ctx, t)
+	err = s.addThread(ctx, t)
 	if errors.Is(err, db.ErrExists) {
 		t, err = s.db.Thread(ctx, string(id))
 	}

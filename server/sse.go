@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ func (s *runs) streamRun(w http.ResponseWriter, r *http.Request) error {
 	warned(w, b)
 	location(w, run, thread == "")
 	comeBack(w, "/stream")
-	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.serveLog(w, r, run, 0, nil) })
+	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.serveStream(w, r, run, 0, nil) })
 }
 
 // joinStream sends what happens in a run from now on, or from an event on that
@@ -45,9 +46,9 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	from := -1 // from now on
+	from := int64(-1) // from now on
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		n, err := strconv.Atoi(last)
+		n, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || n < -1 {
 			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
 		}
@@ -55,7 +56,7 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/stream")
-	return s.attend(r, run, cancel, func() error { return s.serveLog(w, r, run, from, modes) })
+	return s.attend(r, run, cancel, func() error { return s.serveStream(w, r, run, from, modes) })
 }
 
 // attend serves a client of a run. If the client leaves before the end, however that
@@ -90,12 +91,13 @@ func listed(r *http.Request, name string) ([]string, error) {
 	return values, nil
 }
 
-// serveLog sends a run's events from an ID on; -1 means from now on.
-func (s *runs) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, modes []string) error {
-	log, err := s.logOf(r.Context(), run)
+// serveStream sends a run's events from an ID on; -1 means from now on.
+func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, from int64, modes []string) error {
+	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
+	defer log.leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
@@ -116,25 +118,27 @@ func (s *runs) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, fro
 		// A heartbeat is a comment with a single line feed: clients take an empty
 		// line for the end of an event.
 		wait, stop := context.WithTimeout(r.Context(), heartbeat)
-		ev, id, ok, err := log.read(wait, from)
+		ev, err := log.read(wait, from)
 		stop()
 		switch {
 		case r.Context().Err() != nil:
 			return r.Context().Err()
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errOver):
+			panic(http.ErrAbortHandler) // an orderly end would say that the run is over
 		case errors.Is(err, context.DeadlineExceeded):
 			if _, err := w.Write([]byte(": heartbeat\n")); err != nil {
 				return err
 			}
-		case !ok && log.isBroken():
-			panic(http.ErrAbortHandler) // an orderly end would say that the run is over
-		case !ok:
-			return nil
+		case err != nil:
+			return err
 		default:
-			from = id + 1
-			if len(modes) > 0 && !wanted(ev.event, modes) {
+			from = ev.Seq + 1
+			if len(modes) > 0 && !wanted(ev.Method, modes) {
 				continue
 			}
-			if _, err := w.Write(frame(ev, id)); err != nil {
+			if _, err := w.Write(frame(ev.Method, ev.Data, ev.Seq)); err != nil {
 				return err
 			}
 		}
@@ -171,6 +175,6 @@ func wanted(event string, modes []string) bool {
 
 // frame writes an event as clients read it. The data is one line: JSON has no
 // line feeds but between its tokens, and ours has none there.
-func frame[N int | int64](ev sent, id N) []byte {
-	return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.event, ev.data, id)
+func frame(event string, data []byte, id int64) []byte {
+	return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", event, data, id)
 }

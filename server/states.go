@@ -450,7 +450,7 @@ func (s *states) telling(f func(http.ResponseWriter, *http.Request) error) func(
 		if err != nil {
 			return err
 		}
-		if followed, err := s.joins.followed(background(r), thread); err != nil || !followed {
+		if followed, err := s.feeds.followed(background(r), thread); err != nil || !followed {
 			return err
 		}
 		t, err := s.thread(background(r), thread)
@@ -465,7 +465,7 @@ func (s *states) telling(f func(http.ResponseWriter, *http.Request) error) func(
 		if err != nil {
 			return err
 		}
-		return s.joins.tell(background(r), thread, told{method: followState, channel: followState, data: data})
+		return s.feeds.tell(background(r), thread, false, db.FeedEvent{Version: 1, Method: followState, Channel: followState, Data: data})
 	}
 }
 

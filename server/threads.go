@@ -274,7 +274,7 @@ func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
 	if len(b.Supersteps) > 0 && s.graphOf(t) == nil {
 		return invalid("supersteps need graph_id, in the body or its metadata")
 	}
-	err = s.db.AddThread(r.Context(), t)
+	err = s.addThread(r.Context(), t)
 	if errors.Is(err, db.ErrExists) {
 		if b.IfExists != "do_nothing" {
 			return conflict("Thread already exists")
@@ -405,6 +405,15 @@ func (s *threads) deleteThread(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// addThread makes a thread. What was told of another one of its ID isn't told of it.
+func (s *base) addThread(ctx context.Context, t *db.Thread) error {
+	err := s.db.AddThread(ctx, t)
+	if err == nil {
+		s.feeds.renew(t.ID)
+	}
+	return err
+}
+
 // removeThread stops what runs on a thread, and removes it with all it has. For
 // others it is gone at once.
 func (s *threads) removeThread(ctx context.Context, id string) error {
@@ -412,15 +421,12 @@ func (s *threads) removeThread(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.eraseThread(ctx, id, until); err != nil {
-		return err
-	}
-	s.streams.forget(id)
-	return nil
+	return s.eraseThread(ctx, id, until, false)
 }
 
-// eraseThread removes a thread that is this server's to remove until some time.
-func (s *threads) eraseThread(ctx context.Context, id string, until time.Time) error {
+// eraseThread removes a thread that is this server's to remove until some time. If told
+// is set, what was told of it stays for those who read it.
+func (s *threads) eraseThread(ctx context.Context, id string, until time.Time, told bool) error {
 	if err := s.dispatcher.cancelAll(ctx, id, stopRemoved); err != nil {
 		return err
 	}
@@ -436,8 +442,11 @@ func (s *threads) eraseThread(ctx context.Context, id string, until time.Time) e
 	if err := s.store.Delete(ctx, checkpoint.ThreadID(id)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
 	}
-	s.feeds.forget(id)
-	s.joins.forget(id)
+	if !told {
+		if err := s.feeds.forget(ctx, id); err != nil {
+			return err
+		}
+	}
 	return s.db.DeleteThread(ctx, id)
 }
 
@@ -634,7 +643,7 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 	if t.Status != db.Busy {
 		made.Status = t.Status
 	}
-	if err := s.db.AddThread(r.Context(), made); err != nil {
+	if err := s.addThread(r.Context(), made); err != nil {
 		return err
 	}
 	if g := s.graphOf(t); g != nil {

@@ -173,7 +173,7 @@ type turnRun struct {
 	runs  *runs
 	run   *db.Run
 	stays bool
-	log   *runLog
+	log   *stream
 }
 
 func (t *turnRun) ID() string { return t.run.ID }
@@ -187,14 +187,15 @@ func (t *turnRun) Thread() string {
 
 func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.Event, error] {
 	return func(yield func(turn.Event, error) bool) {
-		log, err := t.runs.logOf(ctx, t.run)
+		log, err := t.runs.streamOf(ctx, t.run)
 		if t.log = log; err != nil {
 			yield(nil, err)
 			return
 		}
-		for from := 0; log != nil; {
+		defer log.leave()
+		for from := int64(0); log != nil; {
 			wait, stop := context.WithTimeout(ctx, heartbeat)
-			ev, id, ok, err := log.read(wait, from)
+			ev, err := log.read(wait, from)
 			stop()
 			switch {
 			case ctx.Err() != nil:
@@ -208,14 +209,14 @@ func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.
 					}
 				}
 				continue
-			case !ok && log.isBroken():
+			case errors.Is(err, errOver):
 				yield(nil, errEnding)
 				return
-			case !ok:
+			case err != nil: // the run is over
 				return
 			}
-			from = id + 1
-			told, err := turn.Decode(ev.event, ev.data)
+			from = ev.Seq + 1
+			told, err := turn.Decode(ev.Method, ev.Data)
 			if err != nil || told != nil {
 				if !yield(told, err) || err != nil {
 					return
@@ -226,8 +227,10 @@ func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.
 }
 
 func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
-	if t.log != nil {
-		<-t.log.ended()
+	if t.log != nil && !t.log.over {
+		if err := t.log.wait(ctx); err != nil {
+			return nil, err
+		}
 	}
 	run, err := t.runs.db.Run(ctx, t.run.ID)
 	if err != nil && !errors.Is(err, db.ErrNotFound) { // it went with its thread

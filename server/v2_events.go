@@ -33,7 +33,8 @@ const (
 type live struct {
 	base  *base
 	run   *db.Run
-	line  line   // nil if nobody is told
+	line  *line
+	told  bool   // somebody is told
 	graph string // by which clients know it
 
 	running  map[string]map[string][]string // task IDs, by the path of the graph and the node
@@ -44,21 +45,10 @@ type live struct {
 	states   map[string]json.RawMessage     // of graphs whose values tell something else, by namespace
 }
 
-// follow prepares to tell of a run.
-func (s *executor) follow(ctx context.Context, run *db.Run, b *runBody) (*live, error) {
-	l := &live{
-		base: s.base, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{},
+func newLive(l *line) *live {
+	return &live{
+		base: l.base, run: l.run, line: l, told: l.followed, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{},
 		states: map[string]json.RawMessage{},
-	}
-	var err error
-	l.line, err = s.feeds.line(ctx, s.base, run, b.V2 != nil, run.Attempt == 1)
-	return l, err
-}
-
-// leave ends telling.
-func (l *live) leave() {
-	if l.line != nil {
-		l.line.leave()
 	}
 }
 
@@ -73,7 +63,7 @@ func (l *live) tell(method, channel string, namespace []string, at time.Time, no
 
 // wants are the events that the feed is made of.
 func (l *live) wants() graph.Mode {
-	if l.line == nil {
+	if !l.told {
 		return 0
 	}
 	return graph.ModeValues | graph.ModeUpdates | graph.ModeMessages | graph.ModeCustom | graph.ModeTools | graph.ModeTasks | graph.ModeCheckpoints
@@ -82,7 +72,7 @@ func (l *live) wants() graph.Mode {
 // begin tells that the run begins. A run that goes on with a thread needs to know
 // the tasks that are open.
 func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
-	if l.line == nil {
+	if !l.told {
 		return nil
 	}
 	l.graph = g.name
@@ -107,7 +97,7 @@ func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
 
 // event tells of an event of the engine.
 func (l *live) event(ev graph.Event) error {
-	if l.line == nil {
+	if !l.told {
 		return nil
 	}
 	ns := namespaceOf(ev)
@@ -350,31 +340,14 @@ func (l *live) leaveBelow(ns []string, status, failure string) error {
 	return nil
 }
 
-// ending is what a run has come to, for those who follow its thread.
-type ending struct {
-	feeds  *feeds
-	always bool // they were told of the run
-	events []told
-}
-
-func (e *ending) tell(ev told) { e.events = append(e.events, ev) }
-func (e *ending) flush() error { return nil }
-func (e *ending) leave()       {}
-
-// end returns what is to be told of what the run has come to, once that is noted,
-// and what comes before it is stored.
-func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *db.RunError) (*ending, error) {
-	e := &ending{feeds: l.base.feeds, always: l.line != nil}
-	if l.line == nil {
+// end tells what the run has come to; who comes while it worked is told no more than that.
+func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *db.RunError) error {
+	late := !l.told
+	if late {
 		if followed, err := l.base.feeds.followed(ctx, l.run.ThreadID); err != nil || !followed {
-			return e, err
+			return err
 		}
-	} else if err := l.line.flush(); err != nil {
-		return nil, err
 	}
-	before := l.line
-	l.line = e
-	defer func() { l.line = before }()
 	// What can't be encoded was an error of the run before.
 	for _, s := range l.speeches {
 		_ = l.tell("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.run, "message_id": s.id, "message": "the message broke off"})
@@ -389,7 +362,7 @@ func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *
 		end = statusInterrupted
 	}
 	_ = l.leaveBelow(nil, end, text)
-	if snap != nil && !e.always {
+	if snap != nil && late {
 		if values, err := wholeMessages(snap.OutputJSON()); err == nil {
 			_ = l.tell("values", "values", nil, time.Now(), "", orNull(values))
 		}
@@ -404,7 +377,7 @@ func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *
 		}
 	}
 	_ = l.lifecycle(nil, end, l.graph, text)
-	return e, nil
+	return nil
 }
 
 // asker returns the namespace of the graph that asks.

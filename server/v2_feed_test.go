@@ -8,16 +8,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
+const maxFeed = 16 << 20
+
+// fill sends events of a size that includes what they cost beside their data.
 func fill(f *feed, n, bytes int) {
 	for range n {
-		f.send(told{method: "custom", channel: "custom", data: make([]byte, bytes)})
+		f.send(db.FeedEvent{Method: "custom", Channel: "custom", Data: make([]byte, bytes-eventCost)})
 	}
 }
 
 func TestAFeedKeepsTheNewestEventsOnly(t *testing.T) {
-	all := newFeeds(kindJoins, -1)
+	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
 	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -37,39 +42,39 @@ func TestAFeedKeepsTheNewestEventsOnly(t *testing.T) {
 }
 
 func TestAReaderWhoseNextEventIsGoneIsCutOff(t *testing.T) {
-	all := newFeeds(kindJoins, -1)
+	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
 	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := f.next()
-	fill(f, 3, 1)
-	if ev, err := f.read(t.Context(), at); err != nil || ev.seq != at {
+	fill(f, 3, eventCost)
+	if ev, err := f.read(t.Context(), at, 0, ""); err != nil || ev.Seq != at {
 		t.Errorf("read %v, %v", ev, err)
 	}
 	fill(f, 40, 1<<20)
-	if _, err := f.read(t.Context(), at+1); !errors.Is(err, errSlow) {
+	if _, err := f.read(t.Context(), at+1, 0, ""); !errors.Is(err, errSlow) {
 		t.Errorf("read: %v, want %v", err, errSlow)
 	}
 }
 
 func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newFeeds(kindJoins, -1)
+		all := newFeeds(Limits{Log: maxFeed, Logs: -1})
 		f, err := all.open(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		left, over := make(chan error, 1), make(chan error, 1)
-		go func() { _, err := f.read(ctx, f.next()); left <- err }()
-		go func() { _, err := f.read(t.Context(), f.next()); over <- err }()
+		go func() { _, err := f.read(ctx, f.next(), 0, ""); left <- err }()
+		go func() { _, err := f.read(t.Context(), f.next(), 0, ""); over <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Errorf("who left got %v", err)
 		}
-		all.end()
+		all.end(t.Context())
 		if err := <-over; !errors.Is(err, errOver) {
 			t.Errorf("who stayed got %v", err)
 		}
@@ -81,13 +86,13 @@ func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 
 func TestFeedsGoWhenNobodyHasComeForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newFeeds(kindJoins, -1)
+		all := newFeeds(Limits{Log: maxFeed, Logs: -1})
 		f, err := all.open(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
 		}
 		before := f.next()
-		fill(f, 3, 1)
+		fill(f, 3, eventCost)
 		time.Sleep(time.Hour)
 		if all.sweep(time.Now()); all.find("t") == nil {
 			t.Fatal("it went while it was used")
@@ -134,7 +139,7 @@ func TestFiltersTakeNamespacesByTheirBeginnings(t *testing.T) {
 		{v2Filter{Channels: []string{"values"}, Namespaces: [][]string{{"a"}}, Depth: number(1)}, "values", "a:1|b:2", true, "deep below a prefix"},
 		{v2Filter{Channels: []string{"values"}, Depth: number(0)}, "values", "a:1", false, "the root only"},
 	} {
-		ev := feedEvent{told: told{channel: c.channel, namespace: strings.FieldsFunc(c.namespace, func(r rune) bool { return r == '|' })}}
+		ev := db.FeedEvent{Version: 2, Channel: c.channel, Namespace: strings.FieldsFunc(c.namespace, func(r rune) bool { return r == '|' })}
 		if got := c.filter.matches(&ev); got != c.matches {
 			t.Errorf("%s: %+v of %s at %q: %v", c.whatItsFor, c.filter, c.channel, c.namespace, got)
 		}
@@ -142,7 +147,7 @@ func TestFiltersTakeNamespacesByTheirBeginnings(t *testing.T) {
 }
 
 func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
-	all := newFeeds(kindJoins, -1)
+	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
 	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -172,13 +177,13 @@ func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
 }
 
 func TestTheFeedsThatWereLeftFirstGoFirst(t *testing.T) {
-	all := newFeeds(kindJoins, 1000)
+	all := newFeeds(Limits{Log: -1, Logs: 1000})
 	for _, thread := range []string{"a", "b", "c", "d"} {
 		one, err := all.open(t.Context(), thread)
 		if err != nil {
 			t.Fatal(err)
 		}
-		one.send(told{data: make([]byte, 400)})
+		one.send(db.FeedEvent{Data: make([]byte, 400)})
 		if thread != "b" {
 			all.leave(one)
 		}

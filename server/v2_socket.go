@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
 const (
@@ -41,7 +43,7 @@ func (s *followers) socket(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	rd, err := s.reader(ctx, s.feeds, thread)
+	rd, err := s.reader(ctx, 2, thread)
 	if err != nil {
 		return err
 	}
@@ -116,8 +118,8 @@ func (c *socket) events(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		at = ev.seq + 1
-		for wait := time.Duration(1); ev.ending && wait > 0; {
+		at = ev.Seq + 1
+		for wait := time.Duration(1); ev.Ending && wait > 0; {
 			c.mu.Lock()
 			wait = settle - time.Since(c.newest)
 			c.mu.Unlock()
@@ -131,10 +133,10 @@ func (c *socket) events(ctx context.Context) error {
 	}
 }
 
-func (c *socket) event(ctx context.Context, ev *feedEvent) error {
+func (c *socket) event(ctx context.Context, ev *db.FeedEvent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cursor = ev.seq + 1
+	c.cursor = ev.Seq + 1
 	for _, f := range c.subs {
 		if f.matches(ev) {
 			return c.write(ctx, c.rd.shown(ev))
@@ -223,7 +225,7 @@ func (c *socket) obey(r *http.Request, thread string, cmd *v2Command) (any, erro
 // what happens. If the last of those left is the end of a run, it comes a moment
 // later, as [settle] says.
 func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command) error {
-	var replay []feedEvent
+	var replay []db.FeedEvent
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answer := c.carryOut(r, cmd, func(*http.Request, string, *v2Command) (any, error) {
@@ -242,7 +244,7 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 			left = nil
 		}
 		for _, ev := range left {
-			if f.matches(&ev) && (f.Since == nil || ev.seq > *f.Since) {
+			if f.matches(&ev) && (f.Since == nil || ev.Seq > *f.Since) {
 				replay = append(replay, ev)
 			}
 		}
@@ -255,7 +257,7 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 	if err := c.send(ctx, answer); err != nil {
 		return err
 	}
-	if n := len(replay) - 1; n >= 0 && replay[n].ending {
+	if n := len(replay) - 1; n >= 0 && replay[n].Ending {
 		last := replay[n]
 		replay = replay[:n]
 		c.both.Go(func() {

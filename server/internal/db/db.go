@@ -265,6 +265,34 @@ var migrations = []string{`
 	);
 	CREATE INDEX superstep_server_labels_thread ON @superstep_server_labels (thread);
 	INSERT INTO @superstep_server_labels (label, thread) SELECT '', id FROM @superstep_server_threads;
+	`, `
+	DROP TABLE @superstep_events;
+	DROP TABLE @superstep_feeds;
+	DROP TABLE @superstep_feed_events;
+	CREATE TABLE @superstep_feeds (
+		thread text PRIMARY KEY,
+		first bigint NOT NULL,
+		next bigint NOT NULL,
+		changed bigint NOT NULL,
+		wanted bigint NOT NULL
+	);
+	CREATE INDEX superstep_feeds_changed ON @superstep_feeds (changed);
+	CREATE TABLE @superstep_feed_events (
+		thread text NOT NULL,
+		feed bigint NOT NULL,
+		seq bigint NOT NULL,
+		at bigint NOT NULL,
+		run text NOT NULL,
+		version bigint NOT NULL,
+		ending bigint NOT NULL,
+		method text NOT NULL,
+		channel text NOT NULL,
+		namespace text NOT NULL,
+		data text NOT NULL,
+		told text NOT NULL,
+		PRIMARY KEY (thread, seq)
+	);
+	CREATE INDEX superstep_feed_events_at ON @superstep_feed_events (at);
 	`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a

@@ -207,17 +207,17 @@ func TestFeedsNumberTheirEventsAndEndWithTheirThread(t *testing.T) {
 		t.Helper()
 		events := make([]FeedEvent, n)
 		for i := range events {
-			events[i] = FeedEvent{Method: "values", Channel: "values", Namespace: []string{"a"}, Data: []byte(`{}`)}
+			events[i] = FeedEvent{Version: 2, Method: "values", Channel: "values", Namespace: []string{"a"}, Data: []byte(`{}`)}
 		}
-		if err := d.AddFeed(t.Context(), "t", "events", "", "", always, events); err != nil {
+		if err := d.AddFeed(t.Context(), "t", "", "", always, events); err != nil {
 			t.Fatal(err)
 		}
 	}
 	add(false, 3)
-	if f, err := d.FeedState(t.Context(), "t", "events"); err != nil || f.Next != 0 {
+	if f, err := d.FeedState(t.Context(), "t"); err != nil || f.Next != 0 {
 		t.Errorf("without a follower there is %+v, %v", f, err)
 	}
-	f, err := d.FollowFeed(t.Context(), "t", "events")
+	f, err := d.FollowFeed(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,29 +232,85 @@ func TestFeedsNumberTheirEventsAndEndWithTheirThread(t *testing.T) {
 			t.Errorf("event %d is %+v", i, e)
 		}
 	}
-	if at, err := d.NewestFeed(t.Context(), "t", "events", 20); err != nil || at != list[len(list)-11].Seq {
+	if at, err := d.NewestFeed(t.Context(), f, 20); err != nil || at != list[len(list)-11].Seq {
 		t.Errorf("ten events of two bytes come after %d, %v", at, err)
 	}
 	remove(t, d, "t")
-	after, err := d.FeedsNamed(t.Context(), []Feed{{Thread: "t", Kind: "events"}, {Thread: "u", Kind: "events"}})
+	if err := d.EndFeed(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	after, err := d.FeedsOf(t.Context(), []string{"t", "u"})
 	if err != nil || len(after) != 1 || after[0].First <= list[150].Seq {
 		t.Fatalf("afterwards there is %+v, %v", after, err)
 	}
 	add(true, 2)
 	if old, err := d.FeedEvents(t.Context(), f, 0, 1000); err != nil || len(old) != 0 {
-		t.Errorf("the old feed has %+v, %v", old, err)
+		t.Errorf("the old feed has %d events, %v", len(old), err)
 	}
 	if fresh, err := d.FeedEvents(t.Context(), after[0], 0, 1000); err != nil || len(fresh) != 2 {
 		t.Errorf("the new feed has %+v, %v", fresh, err)
 	}
 	// Nothing was told of it, and still it is another one.
-	first, err := d.FollowFeed(t.Context(), "v", "events")
+	first, err := d.FollowFeed(t.Context(), "v")
 	if err != nil {
 		t.Fatal(err)
 	}
-	remove(t, d, "v")
-	if second, err := d.FollowFeed(t.Context(), "v", "events"); err != nil || second.First <= first.First {
+	if err := d.EndFeed(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := d.FollowFeed(t.Context(), "v"); err != nil || second.First <= first.First {
 		t.Errorf("after %+v there is %+v, %v", first, second, err)
+	}
+}
+
+func TestWhatWasToldOfAThreadIsKeptUntilAnotherOfItsIDIsMade(t *testing.T) {
+	d := opened(t, "")
+	tell := func(run string) {
+		t.Helper()
+		if err := d.AddFeed(t.Context(), "t", "", "", true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`), Told: run}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(f Feed) int {
+		t.Helper()
+		list, err := d.FeedEvents(t.Context(), f, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	if _, err := d.FollowFeed(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	before, err := d.FeedState(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove(t, d, "t") // and makes it before
+	if f, err := d.FeedState(t.Context(), "t"); err != nil || f != before {
+		t.Errorf("who follows a thread that is yet to be made follows %+v, not %+v, %v", f, before, err)
+	}
+	tell("a")
+	if told, err := d.LastTold(t.Context(), "t", "a"); err != nil || told != "a" {
+		t.Errorf("run a was told up to %q, %v", told, err)
+	}
+	if told, err := d.LastTold(t.Context(), "t", "b"); err != nil || told != "" {
+		t.Errorf("run b was told up to %q, %v", told, err)
+	}
+	first, err := d.FeedState(t.Context(), "t")
+	if err != nil || left(first) != 1 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if newest, err := d.NewestTold(t.Context(), "t", 1); err != nil || newest != first.Next-1 {
+		t.Errorf("the newest is %d of %+v, %v", newest, first, err)
+	}
+	remove(t, d, "t")
+	second, err := d.FeedState(t.Context(), "t")
+	if err != nil || second.First <= first.First || left(second) != 0 || left(first) != 1 {
+		t.Errorf("the next thread's feed is %+v after %+v, with %d events; %v", second, first, left(second), err)
+	}
+	if newest, err := d.NewestTold(t.Context(), "t", 1); err != nil || newest != 0 {
+		t.Errorf("the newest is %d, %v", newest, err)
 	}
 }
 

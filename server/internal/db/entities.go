@@ -207,7 +207,12 @@ func (d *DB) addThread(ctx context.Context, e execer, t *Thread) error {
 	if err == nil && n == 0 {
 		return ErrExists
 	}
-	if err != nil || len(t.Labels) == 0 {
+	if err != nil {
+		return err
+	}
+	// What was told of another thread of that ID isn't told of this one, which may be
+	// followed already.
+	if err := d.endFeed(ctx, e, t.ID, ` AND next > first`); err != nil || len(t.Labels) == 0 {
 		return err
 	}
 	return d.putLabels(ctx, e, t)
@@ -353,8 +358,9 @@ func (d *DB) RemoveThread(ctx context.Context, id string, now, had time.Time) (u
 
 func (t *Thread) remove(now time.Time) { t.Status, t.ExpiresAt = removed, now.Add(RemoveWithin) }
 
-// DeleteThread removes a thread that [DB.RemoveThread] was called for, with its runs
-// and what was told of it. Its feeds end: what follows is of another thread.
+// DeleteThread removes a thread that [DB.RemoveThread] was called for, with its runs.
+// What they have told is there for those who read it until it is swept, or
+// [DB.EndFeed] is called, or another thread of that ID is made.
 func (d *DB) DeleteThread(ctx context.Context, id string) error {
 	return d.tx(ctx, func(tx execer) error {
 		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_server_threads WHERE id = ? AND status = ?`, id, removed)
@@ -364,10 +370,8 @@ func (d *DB) DeleteThread(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id); err != nil {
-			return err
-		}
-		return d.endFeeds(ctx, tx, id)
+		_, err = d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id)
+		return err
 	})
 }
 
@@ -576,17 +580,9 @@ type End struct {
 	// isn't called for a thread that was made for the run: that one is removed.
 	Settle  func(*Thread)
 	Now     time.Time
-	Waits   bool     // the thread goes on later: one that was made for the run stays
-	Webhook *Webhook // to be called; nil if none is
-	Events  []Event  // the last that the run sends
-	Feeds   []FeedEnd
-}
-
-// FeedEnd is how a run ends in a feed of its thread.
-type FeedEnd struct {
-	Kind   string
-	Always bool // else only if somebody follows the feed
-	Events []FeedEvent
+	Waits   bool        // the thread goes on later: one that was made for the run stays
+	Webhook *Webhook    // to be called; nil if none is
+	Events  []FeedEvent // the last that are told of the run
 }
 
 // FinishRun notes that a run of a holder is over, and all that follows from it: all
@@ -622,10 +618,7 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 				return err
 			}
 		}
-		if err := d.addEvents(ctx, tx, id, end.Events); err != nil {
-			return err
-		}
-		return d.addFeeds(ctx, tx, thread, end.Feeds)
+		return d.addFeed(ctx, tx, thread, true, end.Events)
 	})
 	return run, remove, err
 }
@@ -647,7 +640,7 @@ func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) er
 		if err := d.settle(ctx, tx, t, end); err != nil {
 			return err
 		}
-		return d.addFeeds(ctx, tx, thread, end.Feeds)
+		return d.addFeed(ctx, tx, thread, true, end.Events)
 	})
 }
 
@@ -666,15 +659,6 @@ func (d *DB) settle(ctx context.Context, tx execer, t *Thread, end End) error {
 	}
 	end.Settle(t)
 	return d.putThread(ctx, tx, t)
-}
-
-func (d *DB) addFeeds(ctx context.Context, tx execer, thread string, feeds []FeedEnd) error {
-	for _, f := range feeds {
-		if err := d.addFeed(ctx, tx, thread, f.Kind, f.Always, f.Events); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Turn is a run that has not ended, as far as it matters for whose turn it is.

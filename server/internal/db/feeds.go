@@ -2,35 +2,42 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 )
 
-// FeedEvent is an event of what is told of a thread: a feed. A thread has one of
-// each kind. Numbers grow over all of a thread's runs, whichever instance they are
-// of, and events become visible in their order.
+// FeedEvent is an event of what is told of a thread: its feed. Numbers grow over all of
+// a thread's runs, whichever instance they are of, and events become visible in their
+// order.
 type FeedEvent struct {
-	Seq       int64 // set by the database
+	// Seq is set by the database when the event is stored. What the first of several has
+	// before is a number that is the least for it.
+	Seq       int64
+	Run       string // empty: it is of none
+	Version   int    // of the protocol, 1 or 2
 	Method    string
 	Channel   string
 	Namespace []string
 	Ending    bool
 	Data      []byte
-	Told      string // up to where all is told with this event; only written, see [DB.LastFeedTold]
+	Told      string // the checkpoint of which all is told with this event; only written, see [DB.LastTold]
 }
 
 // Feed is what is known of a feed. If its thread is removed it ends, and another one
 // begins with a greater First.
 type Feed struct {
-	Thread, Kind string
-	First, Next  int64 // the number of its first event, and of the next one
+	Thread      string
+	First, Next int64 // the number of its first event, and of the next one; 0: it hasn't begun
 }
 
 // AddFeed appends events that a run's holder sends, all or none. If another
 // instance holds the run by now it returns ErrTaken. An empty run is for events
 // that are not of one. Unless always is set nothing is appended if nobody follows.
-func (d *DB) AddFeed(ctx context.Context, thread, kind, run, holder string, always bool, events []FeedEvent) error {
+func (d *DB) AddFeed(ctx context.Context, thread, run, holder string, always bool, events []FeedEvent) error {
 	return d.tx(ctx, func(tx execer) error {
 		if run != "" {
 			lock := ""
@@ -41,7 +48,7 @@ func (d *DB) AddFeed(ctx context.Context, thread, kind, run, holder string, alwa
 				return err
 			}
 		}
-		return d.addFeed(ctx, tx, thread, kind, always, events)
+		return d.addFeed(ctx, tx, thread, always, events)
 	})
 }
 
@@ -50,39 +57,32 @@ const KeepFeed = 2 * time.Minute
 
 // addFeed is AddFeed in a transaction. Whoever appends holds the feed's row until
 // the end: so events become visible in the order of their numbers.
-func (d *DB) addFeed(ctx context.Context, tx execer, thread, kind string, always bool, events []FeedEvent) error {
+func (d *DB) addFeed(ctx context.Context, tx execer, thread string, always bool, events []FeedEvent) error {
 	if len(events) == 0 {
 		return nil
 	}
-	n := int64(len(events))
+	n, least := int64(len(events)), events[0].Seq
 	// Numbers begin at the time, in microseconds: so they grow even if the row went
 	// meanwhile, and clients drop those that they have seen.
-	query, args := `INSERT INTO @superstep_feeds (thread, kind, first, next, changed, wanted) VALUES (?, ?, `+d.now()+`, `+d.now()+` + ?, `+d.now()+`, 0)
-		ON CONFLICT (thread, kind) DO UPDATE SET next = superstep_feeds.next + ?, changed = excluded.changed RETURNING next`, []any{thread, kind, n, n}
+	query, args := `INSERT INTO @superstep_feeds (thread, first, next, changed, wanted) SELECT CAST(? AS text), t, CASE WHEN t > CAST(? AS bigint) THEN t ELSE CAST(? AS bigint) END + ?, t, 0 FROM (SELECT `+d.now()+` AS t) AS time WHERE true
+		ON CONFLICT (thread) DO UPDATE SET next = CASE WHEN superstep_feeds.next > CAST(? AS bigint) THEN superstep_feeds.next ELSE CAST(? AS bigint) END + ?, changed = excluded.changed RETURNING first, next`,
+		[]any{thread, least, least, n, least, least, n}
 	if !always {
-		query, args = `UPDATE @superstep_feeds SET next = next + ?, changed = `+d.now()+` WHERE thread = ? AND kind = ? AND wanted > `+d.now()+` - ? RETURNING next`,
-			[]any{n, thread, kind, KeepFeed.Microseconds()}
+		query, args = `UPDATE @superstep_feeds SET next = next + ?, changed = `+d.now()+` WHERE thread = ? AND wanted > `+d.now()+` - ? RETURNING first, next`,
+			[]any{n, thread, KeepFeed.Microseconds()}
 	}
-	rows, err := tx.QueryContext(ctx, d.bind(query), args...)
-	if err != nil {
+	var first, next int64
+	if err := tx.QueryRowContext(ctx, d.bind(query), args...).Scan(&first, &next); err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
 		return err
 	}
-	var next int64
-	found := rows.Next()
-	if found {
-		err = rows.Scan(&next)
-	}
-	rows.Close()
-	if err == nil {
-		err = rows.Err()
-	}
-	if err != nil || !found {
-		return err
+	for i := range events {
+		events[i].Seq = next - n + int64(i)
 	}
 	const most = 100 // rows of a statement
-	for seq := next - n; len(events) > 0; {
-		some := events[:min(most, len(events))]
-		events = events[len(some):]
+	for some := range slices.Chunk(events, most) {
 		var args []any
 		for _, e := range some {
 			namespace, err := json.Marshal(append([]string{}, e.Namespace...))
@@ -93,11 +93,10 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, kind string, always
 			if e.Ending {
 				ending = 1
 			}
-			args = append(args, thread, kind, seq, ending, e.Method, e.Channel, string(namespace), string(e.Data), e.Told)
-			seq++
+			args = append(args, thread, first, e.Seq, e.Run, e.Version, ending, e.Method, e.Channel, string(namespace), string(e.Data), e.Told)
 		}
-		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
-		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, kind, seq, at, ending, method, channel, namespace, data, told) VALUES `+values, args...); err != nil {
+		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
+		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, feed, seq, at, run, version, ending, method, channel, namespace, data, told) VALUES `+values, args...); err != nil {
 			return err
 		}
 	}
@@ -105,56 +104,55 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, kind string, always
 }
 
 // FollowFeed notes that somebody follows a feed, and returns it.
-func (d *DB) FollowFeed(ctx context.Context, thread, kind string) (f Feed, err error) {
-	f.Thread, f.Kind = thread, kind
+func (d *DB) FollowFeed(ctx context.Context, thread string) (f Feed, err error) {
+	f.Thread = thread
 	err = d.tx(ctx, func(tx execer) error {
-		return tx.QueryRowContext(ctx, d.bind(`INSERT INTO @superstep_feeds (thread, kind, first, next, changed, wanted) VALUES (?, ?, `+d.now()+`, `+d.now()+`, `+d.now()+`, `+d.now()+`)
-			ON CONFLICT (thread, kind) DO UPDATE SET wanted = excluded.wanted RETURNING first, next`), thread, kind).Scan(&f.First, &f.Next)
+		return tx.QueryRowContext(ctx, d.bind(`INSERT INTO @superstep_feeds (thread, first, next, changed, wanted) SELECT CAST(? AS text), t, t, t, t FROM (SELECT `+d.now()+` AS t) AS time WHERE true
+			ON CONFLICT (thread) DO UPDATE SET wanted = excluded.wanted RETURNING first, next`), thread).Scan(&f.First, &f.Next)
 	})
 	return f, err
 }
 
-// named calls f with names of feeds, some at a time, as a list for IN and its
+// named calls f with names of threads, some at a time, as a list for IN and its
 // parameters. Lists have few lengths, so that there are few statements.
-func named(feeds []Feed, f func(list string, args []any) error) error {
-	for len(feeds) > 0 {
+func named(threads []string, f func(list string, args []any) error) error {
+	for len(threads) > 0 {
 		size := 1
-		for size < len(feeds) && size < 512 {
+		for size < len(threads) && size < 512 {
 			size *= 8
 		}
-		some := feeds[:min(size, len(feeds))]
-		feeds = feeds[len(some):]
-		args := make([]any, 0, 2*size)
-		for i := range size {
-			one := some[min(i, len(some)-1)]
-			args = append(args, one.Thread, one.Kind)
+		some := threads[:min(size, len(threads))]
+		threads = threads[len(some):]
+		args := make([]any, size)
+		for i := range args {
+			args[i] = some[min(i, len(some)-1)]
 		}
-		if err := f(strings.TrimSuffix(strings.Repeat(`(?, ?), `, size), ", "), args); err != nil {
+		if err := f(strings.TrimSuffix(strings.Repeat(`?, `, size), ", "), args); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// FollowFeeds notes that feeds are still followed.
-func (d *DB) FollowFeeds(ctx context.Context, feeds []Feed) error {
-	return named(feeds, func(list string, args []any) error {
-		_, err := d.exec(ctx, d.sql, `UPDATE @superstep_feeds SET wanted = `+d.now()+` WHERE (thread, kind) IN (`+list+`)`, args...)
+// FollowFeeds notes that the feeds of threads are still followed.
+func (d *DB) FollowFeeds(ctx context.Context, threads []string) error {
+	return named(threads, func(list string, args []any) error {
+		_, err := d.exec(ctx, d.sql, `UPDATE @superstep_feeds SET wanted = `+d.now()+` WHERE thread IN (`+list+`)`, args...)
 		return err
 	})
 }
 
-// FeedsNamed returns feeds as they are now.
-func (d *DB) FeedsNamed(ctx context.Context, feeds []Feed) (out []Feed, err error) {
-	err = named(feeds, func(list string, args []any) error {
-		return d.feeds(ctx, d.reads, &out, `SELECT thread, kind, first, next FROM @superstep_feeds WHERE (thread, kind) IN (`+list+`)`, args...)
+// FeedsOf returns the feeds of threads as they are now.
+func (d *DB) FeedsOf(ctx context.Context, threads []string) (out []Feed, err error) {
+	err = named(threads, func(list string, args []any) error {
+		return d.feeds(ctx, d.reads, &out, `SELECT thread, first, next FROM @superstep_feeds WHERE thread IN (`+list+`)`, args...)
 	})
 	return out, err
 }
 
-// ChangedFeeds returns the feeds of a kind that changed within a time.
-func (d *DB) ChangedFeeds(ctx context.Context, kind string, within time.Duration) (out []Feed, err error) {
-	err = d.feeds(ctx, d.reads, &out, `SELECT thread, kind, first, next FROM @superstep_feeds WHERE changed >= `+d.now()+` - ? AND kind = ?`, within.Microseconds(), kind)
+// ChangedFeeds returns the feeds that changed within a time.
+func (d *DB) ChangedFeeds(ctx context.Context, within time.Duration) (out []Feed, err error) {
+	err = d.feeds(ctx, d.reads, &out, `SELECT thread, first, next FROM @superstep_feeds WHERE changed >= `+d.now()+` - ?`, within.Microseconds())
 	return out, err
 }
 
@@ -166,7 +164,7 @@ func (d *DB) feeds(ctx context.Context, e execer, out *[]Feed, query string, arg
 	defer rows.Close()
 	for rows.Next() {
 		var f Feed
-		if err := rows.Scan(&f.Thread, &f.Kind, &f.First, &f.Next); err != nil {
+		if err := rows.Scan(&f.Thread, &f.First, &f.Next); err != nil {
 			return err
 		}
 		*out = append(*out, f)
@@ -174,36 +172,34 @@ func (d *DB) feeds(ctx context.Context, e execer, out *[]Feed, query string, arg
 	return rows.Err()
 }
 
-// FeedState returns a feed; zero numbers if there is none.
-func (d *DB) FeedState(ctx context.Context, thread, kind string) (Feed, error) {
-	var found []Feed
-	err := d.feeds(ctx, d.reads, &found, `SELECT thread, kind, first, next FROM @superstep_feeds WHERE thread = ? AND kind = ?`, thread, kind)
+// FeedState returns the feed of a thread; zero numbers if it hasn't begun.
+func (d *DB) FeedState(ctx context.Context, thread string) (Feed, error) {
+	found, err := d.FeedsOf(ctx, []string{thread})
 	if err != nil || len(found) == 0 {
-		return Feed{Thread: thread, Kind: kind}, err
+		return Feed{Thread: thread}, err
 	}
 	return found[0], nil
 }
 
 // Followed reports whether somebody follows a feed, or did not long ago.
-func (d *DB) Followed(ctx context.Context, thread, kind string) (bool, error) {
+func (d *DB) Followed(ctx context.Context, thread string) (bool, error) {
 	var n int
-	err := d.reads.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_feeds WHERE thread = ? AND kind = ? AND wanted > `+d.now()+` - ?`), thread, kind, KeepFeed.Microseconds()).Scan(&n)
+	err := d.reads.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_feeds WHERE thread = ? AND wanted > `+d.now()+` - ?`), thread, KeepFeed.Microseconds()).Scan(&n)
 	return n > 0, err
 }
 
 // NewestFeed returns the number from which on a feed's stored events have at most
 // so many bytes; 0 if that is all.
-func (d *DB) NewestFeed(ctx context.Context, thread, kind string, bytes int) (seq int64, err error) {
+func (d *DB) NewestFeed(ctx context.Context, f Feed, bytes int) (seq int64, err error) {
 	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq), 0) FROM (
-		SELECT seq, sum(length(data)) OVER (ORDER BY seq DESC) AS size FROM @superstep_feed_events WHERE thread = ? AND kind = ?) AS sizes WHERE size > CAST(? AS bigint)`), thread, kind, bytes).Scan(&seq)
+		SELECT seq, sum(length(data)) OVER (ORDER BY seq DESC) AS size FROM @superstep_feed_events WHERE thread = ? AND feed = ?) AS sizes WHERE size > CAST(? AS bigint)`), f.Thread, f.First, bytes).Scan(&seq)
 	return seq, err
 }
 
-// FeedEvents returns stored events of a feed from a number on; none if the feed is
-// over.
+// FeedEvents returns stored events of a feed, which may be over, from a number on.
 func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]FeedEvent, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, ending, method, channel, namespace, data FROM @superstep_feed_events WHERE thread = ? AND kind = ? AND seq >= ?
-		AND ? = (SELECT first FROM @superstep_feeds f WHERE f.thread = ? AND f.kind = ?) ORDER BY seq LIMIT ?`), f.Thread, f.Kind, from, f.First, f.Thread, f.Kind, limit)
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, run, version, ending, method, channel, namespace, data FROM @superstep_feed_events
+		WHERE thread = ? AND feed = ? AND seq >= ? ORDER BY seq LIMIT ?`), f.Thread, f.First, from, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +209,7 @@ func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]F
 		var e FeedEvent
 		var ending int
 		var namespace string
-		if err := rows.Scan(&e.Seq, &ending, &e.Method, &e.Channel, &namespace, &e.Data); err != nil {
+		if err := rows.Scan(&e.Seq, &e.Run, &e.Version, &ending, &e.Method, &e.Channel, &namespace, &e.Data); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(namespace), &e.Namespace); err != nil {
@@ -225,31 +221,54 @@ func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]F
 	return out, rows.Err()
 }
 
-// LastFeedTold returns up to where a feed's events tell all; empty if that isn't
-// known.
-func (d *DB) LastFeedTold(ctx context.Context, thread, kind string) (string, error) {
-	return d.lastTold(ctx, `SELECT told FROM @superstep_feed_events WHERE thread = ? AND kind = ? AND told <> '' ORDER BY seq DESC LIMIT 1`, thread, kind)
+// NewestTold returns the number of the newest event of a version in a feed; 0 if there is
+// none.
+func (d *DB) NewestTold(ctx context.Context, thread string, version int) (seq int64, err error) {
+	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT seq FROM @superstep_feed_events WHERE thread = ? AND version = ?
+		AND feed = (SELECT first FROM @superstep_feeds f WHERE f.thread = ?) ORDER BY seq DESC LIMIT 1`), thread, version, thread).Scan(&seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return seq, err
 }
 
-// endFeeds ends the feeds of a thread that is gone: what is told from now on is of
-// another thread of that ID, and of other feeds.
-func (d *DB) endFeeds(ctx context.Context, tx execer, thread string) error {
-	// The rows first, which those who append lock first. One number isn't given to any
-	// event, so that feeds differ in where they begin.
-	if _, err := d.exec(ctx, tx, `UPDATE @superstep_feeds SET first = next + 1, next = next + 1, changed = `+d.now()+` WHERE thread = ?`, thread); err != nil {
-		return err
+// LastTold returns the newest checkpoint of which all of a run's events are told; empty
+// if there is none.
+func (d *DB) LastTold(ctx context.Context, thread, run string) (told string, err error) {
+	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT told FROM @superstep_feed_events WHERE thread = ? AND run = ? AND told <> '' ORDER BY seq DESC LIMIT 1`), thread, run).Scan(&told)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
 	}
-	_, err := d.exec(ctx, tx, `DELETE FROM @superstep_feed_events WHERE thread = ?`, thread)
+	return told, err
+}
+
+// EndFeed ends the feed of a thread that is gone: what is told from now on is of
+// another thread of that ID, and of another feed.
+func (d *DB) EndFeed(ctx context.Context, thread string) error {
+	return d.tx(ctx, func(tx execer) error {
+		if err := d.endFeed(ctx, tx, thread, ""); err != nil {
+			return err
+		}
+		_, err := d.exec(ctx, tx, `DELETE FROM @superstep_feed_events WHERE thread = ?`, thread)
+		return err
+	})
+}
+
+func (d *DB) endFeed(ctx context.Context, tx execer, thread, where string) error {
+	// One number isn't given to any event, so that feeds differ in where they begin.
+	_, err := d.exec(ctx, tx, `UPDATE @superstep_feeds SET first = next + 1, next = next + 1, changed = `+d.now()+` WHERE thread = ?`+where, thread)
 	return err
 }
 
-// SweepFeeds removes events that are older than a time and whose thread has no run
-// that works, or that are very old, and feeds that nobody needs any more.
+// SweepFeeds removes events that are older than a time and whose run has ended, those
+// of the protocol's second version that are very old, and feeds that nobody needs any
+// more.
 func (d *DB) SweepFeeds(ctx context.Context, age, most time.Duration) error {
-	if _, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_feed_events WHERE at < `+d.now()+` - ? AND (at < `+d.now()+` - ? OR NOT EXISTS (
-		SELECT 1 FROM @superstep_runs r WHERE r.thread = superstep_feed_events.thread AND r.status IN ('pending', 'running')))`, age.Microseconds(), most.Microseconds()); err != nil {
+	if _, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_feed_events WHERE at < `+d.now()+` - ? AND (version = 2 AND at < `+d.now()+` - ? OR NOT EXISTS (
+		SELECT 1 FROM @superstep_runs r WHERE r.id = superstep_feed_events.run AND r.status IN ('pending', 'running')))`, age.Microseconds(), most.Microseconds()); err != nil {
 		return err
 	}
-	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_feeds WHERE changed < `+d.now()+` - ? AND wanted < `+d.now()+` - ?`, 2*most.Microseconds(), most.Microseconds())
+	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_feeds WHERE changed < `+d.now()+` - ? AND wanted < `+d.now()+` - ? AND NOT EXISTS (
+		SELECT 1 FROM @superstep_runs r WHERE r.thread = superstep_feeds.thread AND r.status IN ('pending', 'running'))`, age.Microseconds(), most.Microseconds())
 	return err
 }

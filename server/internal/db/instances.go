@@ -2,10 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -83,90 +79,5 @@ func (d *DB) TakeOver(ctx context.Context, from, to string) (threads []string, e
 // win.
 func (d *DB) Stop(ctx context.Context, run string, why int) error {
 	_, err := d.exec(ctx, d.sql, `UPDATE @superstep_runs SET stop = ? WHERE id = ? AND stop < ? AND status IN ('pending', 'running')`, why, run, why)
-	return err
-}
-
-// Event is what a run has sent to those who watch it.
-type Event struct {
-	Seq   int
-	Event string
-	Data  []byte
-
-	// Told is the checkpoint of which all is told with this event; it is only
-	// written, see [DB.LastTold].
-	Told string
-}
-
-// AddEvents stores events of a run that its holder sends, all or none. If another
-// instance holds it by now, it returns ErrTaken.
-func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) error {
-	return d.tx(ctx, func(tx execer) error {
-		lock := ""
-		if d.pg != nil {
-			lock = " FOR SHARE" // nobody takes the run over meanwhile
-		}
-		if err := d.held(ctx, tx, run, holder, new(Run), lock); err != nil {
-			return err
-		}
-		return d.addEvents(ctx, tx, run, events)
-	})
-}
-
-func (d *DB) addEvents(ctx context.Context, tx execer, run string, events []Event) error {
-	const most = 100 // rows of a statement
-	for some := range slices.Chunk(events, most) {
-		var args []any
-		for _, e := range some {
-			args = append(args, run, e.Seq, e.Event, string(e.Data), e.Told)
-		}
-		values := strings.TrimSuffix(strings.Repeat(`(?, ?, `+d.now()+`, ?, ?, ?), `, len(some)), ", ")
-		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_events (run, seq, at, event, data, told) VALUES `+values, args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Events returns events of a run from a number on.
-func (d *DB) Events(ctx context.Context, run string, from, limit int) ([]Event, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, event, data FROM @superstep_events WHERE run = ? AND seq >= ? ORDER BY seq LIMIT ?`), run, from, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []Event
-	for rows.Next() {
-		var e Event
-		if err := rows.Scan(&e.Seq, &e.Event, &e.Data); err != nil {
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, rows.Err()
-}
-
-// NextEvent returns the number that a run's next event has.
-func (d *DB) NextEvent(ctx context.Context, run string) (n int, err error) {
-	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq) + 1, 0) FROM @superstep_events WHERE run = ?`), run).Scan(&n)
-	return n, err
-}
-
-// LastTold returns the newest checkpoint of which a run's events tell all; empty
-// if there is none.
-func (d *DB) LastTold(ctx context.Context, run string) (string, error) {
-	return d.lastTold(ctx, `SELECT told FROM @superstep_events WHERE run = ? AND told <> '' ORDER BY seq DESC LIMIT 1`, run)
-}
-
-func (d *DB) lastTold(ctx context.Context, query string, args ...any) (told string, err error) {
-	if err = d.reads.QueryRowContext(ctx, d.bind(query), args...).Scan(&told); errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return told, err
-}
-
-// SweepEvents removes events that are older than a time and whose run has ended.
-func (d *DB) SweepEvents(ctx context.Context, age time.Duration) error {
-	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_events WHERE at < `+d.now()+` - ? AND NOT EXISTS (
-		SELECT 1 FROM @superstep_runs r WHERE r.id = superstep_events.run AND r.status IN ('pending', 'running'))`, age.Microseconds())
 	return err
 }

@@ -1,0 +1,226 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// Where several instances share a database, what is told of threads stands there:
+// the instance that has a run appends, each under a number that the database gives,
+// and every instance copies the feeds that are read from it.
+//
+// One question for all feeds of an instance, asked again and again, finds what is
+// new. PostgreSQL's notifications would do that without asking; but each of them
+// makes all commits of the database wait for one another, and they don't come
+// through poolers that share connections between transactions.
+
+const (
+	feedPoll  = 50 * time.Millisecond // how often others' events are looked for
+	feedCheck = 10 * time.Second      // how often it is noted that feeds are followed
+	feedBack  = 2 * time.Second       // how far is looked back; no transaction that appends takes longer, or else the check finds it
+	feedPage  = 500                   // events read at once
+	fewFeeds  = 512                   // of which is asked by name
+	oldEvents = time.Hour             // after which events of the second version go even while their run works
+)
+
+// copy copies what is told of a thread, until the context ends.
+func (f *feeds) copy(ctx context.Context, one *feed) {
+	next := int64(-1)
+	for wait := time.Duration(0); ; {
+		if wait > 0 && !pause(ctx, wait) {
+			return
+		}
+		// Where the feed ends comes first: the events before that are there by then, as
+		// far as they are still kept.
+		state, err := f.db.FeedState(ctx, one.thread)
+		ended := err == nil && !one.isStill(state)
+		if ended {
+			state = one.own()
+		}
+		if err == nil && next < 0 && state.First > 0 {
+			next, err = f.beginning(ctx, state)
+			one.begin(next)
+		}
+		for err == nil && next >= 0 {
+			var some []db.FeedEvent
+			if some, err = f.db.FeedEvents(ctx, state, next, feedPage); err != nil || len(some) == 0 {
+				break
+			}
+			one.take(some)
+			next = some[len(some)-1].Seq + 1
+		}
+		if err == nil && ended {
+			f.mu.Lock()
+			f.remove(one)
+			f.mu.Unlock()
+			return
+		}
+		if err == nil {
+			one.through(state)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if wait = 0; err != nil {
+			f.log.LogAttrs(ctx, slog.LevelWarn, "server: what is told of a thread could not be read", slog.String("thread", one.thread), slog.Any("error", err))
+			wait = time.Second
+			continue
+		}
+		select {
+		case <-one.kick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beginning returns the number from which on to copy: of more than a feed keeps,
+// the newest.
+func (f *feeds) beginning(ctx context.Context, state db.Feed) (int64, error) {
+	if f.limits.Log <= 0 {
+		return state.First, nil
+	}
+	over, err := f.db.NewestFeed(ctx, state, f.limits.Log)
+	if err != nil {
+		return -1, err
+	}
+	return max(state.First, over+1), nil
+}
+
+// isStill reports whether a feed that was copied so far is the thread's.
+func (f *feed) isStill(state db.Feed) bool {
+	f.is(state)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first == state.First
+}
+
+// own returns the feed as it was in the database when it ended.
+func (f *feed) own() db.Feed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return db.Feed{Thread: f.thread, First: f.first}
+}
+
+// begin notes from which number on events are copied.
+func (f *feed) begin(from int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = max(f.lost, from-1)
+	f.at = max(f.at, from)
+}
+
+// through notes that all is copied that a feed had in the database.
+func (f *feed) through(state db.Feed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at = max(f.at, state.Next)
+	f.wake()
+}
+
+// hear takes note of what a feed is in the database.
+func (f *feed) hear(state db.Feed) {
+	f.mu.Lock()
+	behind := f.at < state.Next || f.first != state.First
+	f.mu.Unlock()
+	if behind {
+		f.poke()
+	}
+}
+
+// poke has a feed copied on.
+func (f *feed) poke() { signal(f.kick) }
+
+// reach waits until all is copied that a feed had in the database.
+func (f *feed) reach(ctx context.Context, state db.Feed) error {
+	for {
+		f.mu.Lock()
+		behind, changed, over := f.at < state.Next, f.changed, f.over
+		f.mu.Unlock()
+		switch {
+		case errors.Is(over, errOver):
+			return errClosing
+		case over != nil:
+			return nil // who reads it finds out
+		case !behind:
+			return nil
+		}
+		f.poke()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watch looks for what is new in the feeds that this process has copies of.
+func (f *feeds) watch(ctx context.Context) {
+	tick := time.NewTicker(feedPoll)
+	defer tick.Stop()
+	var checked time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		all, followed := f.copied()
+		if len(all) == 0 {
+			continue
+		}
+		var news []db.Feed
+		var err error
+		if time.Since(checked) >= feedCheck {
+			checked = time.Now()
+			if err = f.db.FollowFeeds(ctx, followed); err == nil {
+				news, err = f.db.FeedsOf(ctx, all)
+			}
+		} else if len(all) <= fewFeeds {
+			news, err = f.db.FeedsOf(ctx, all)
+		} else {
+			news, err = f.db.ChangedFeeds(ctx, feedBack)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				f.log.LogAttrs(ctx, slog.LevelWarn, "server: what is told of threads could not be looked for", slog.Any("error", err))
+			}
+			pause(ctx, time.Second)
+			continue
+		}
+		for _, state := range news {
+			f.peek(state.Thread, func(one *feed) { one.hear(state) })
+		}
+	}
+}
+
+// peek calls a function with a feed that this process has. It doesn't count as use.
+func (f *feeds) peek(thread string, look func(*feed)) {
+	f.mu.Lock()
+	one := f.byThread[thread]
+	f.mu.Unlock()
+	if one != nil {
+		look(one)
+	}
+}
+
+// news has a copy of a feed brought up to date, if there is one here.
+func (f *feeds) news(thread string) { f.peek(thread, (*feed).poke) }
+
+// copied returns the threads whose feeds this process has copies of, and those of them
+// that are followed.
+func (f *feeds) copied() (all, followed []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for thread, one := range f.byThread {
+		all = append(all, thread)
+		if one.followers > 0 {
+			followed = append(followed, thread)
+		}
+	}
+	return all, followed
+}

@@ -1,0 +1,697 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+const (
+	keepFeed = 5 * time.Minute // in memory, after its last reader and its last run have gone
+	maxTree  = 1000            // subgraphs of a run that a feed remembers
+
+	heartbeat = 5 * time.Second
+	eventCost = 64 // bytes that an event takes beside its data
+)
+
+// feeds are what is told of threads: of each the newest events, for as long as clients
+// may come for them, in one order and under numbers that only grow. All that clients
+// read of runs is read there: what one run streams, what all of a thread do, and what
+// the protocol's second version shows of it.
+//
+// A process has the feeds of its threads in memory, and what must outlive it in the
+// database too. Where several instances share a database the feeds are there, and each
+// instance has a copy of those that are read from it.
+type feeds struct {
+	limits Limits
+	db     *db.DB // nil in tests of feeds alone
+	shared bool
+	log    *slog.Logger
+	ctx    context.Context // of the copying
+	copies *sync.WaitGroup
+	sent   atomic.Int64 // bytes, since it was looked whether the feeds are too large
+
+	mu       sync.Mutex
+	byThread map[string]*feed
+	over     bool
+}
+
+func newFeeds(l Limits) *feeds { return &feeds{limits: l, byThread: map[string]*feed{}} }
+
+// keptIn has feeds that outlive the process kept in the server's database.
+func (f *feeds) keptIn(b *base) {
+	f.ctx, f.db, f.shared, f.log, f.copies = b.besideCtx, b.db, b.db.Shared(), b.log, &b.beside
+}
+
+var errClosing = &fault{503, "the server is closing"}
+
+// open returns the feed of a thread, with all that was told so far. It is kept until it
+// is left.
+func (f *feeds) open(ctx context.Context, thread string) (*feed, error) {
+	if !f.shared {
+		return f.enter(ctx, db.Feed{Thread: thread})
+	}
+	state, err := f.db.FeedState(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	return f.reach(ctx, state)
+}
+
+// follow is open for somebody who is to be told of all that happens to the thread, also
+// by runs that nobody streams. It ends with unfollow.
+func (f *feeds) follow(ctx context.Context, thread string) (one *feed, err error) {
+	if f.shared {
+		var state db.Feed
+		if state, err = f.db.FollowFeed(ctx, thread); err == nil {
+			one, err = f.reach(ctx, state)
+		}
+	} else {
+		one, err = f.open(ctx, thread)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one.followers++
+	return one, nil
+}
+
+func (f *feeds) unfollow(one *feed) {
+	f.mu.Lock()
+	one.followers--
+	one.followed = time.Now()
+	f.mu.Unlock()
+	f.leave(one)
+}
+
+// reach enters a feed and waits until all is copied that it has in the database.
+func (f *feeds) reach(ctx context.Context, state db.Feed) (*feed, error) {
+	one, err := f.enter(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if err := one.reach(ctx, state); err != nil {
+		f.leave(one)
+		return nil, err
+	}
+	return one, nil
+}
+
+// enter returns the feed of a thread as this process has it.
+func (f *feeds) enter(ctx context.Context, state db.Feed) (*feed, error) {
+	if one, err := f.entered(state); one != nil || err != nil {
+		return one, err
+	}
+	one := &feed{of: f, thread: state.Thread, first: state.First, changed: make(chan struct{}), kick: make(chan struct{}, 1), stop: func() {}}
+	if !f.shared {
+		if err := f.restore(ctx, one); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	if f.byThread[state.Thread] != nil || f.over {
+		f.mu.Unlock()
+		return f.enter(ctx, state)
+	}
+	f.byThread[state.Thread] = one
+	one.users++
+	if f.shared {
+		ctx, stop := context.WithCancel(f.ctx)
+		one.stop = stop
+		f.copies.Go(func() { f.copy(ctx, one) })
+	}
+	f.mu.Unlock()
+	return one, nil
+}
+
+// entered is enter for a feed that this process has; nil if it doesn't.
+func (f *feeds) entered(state db.Feed) (*feed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return nil, errClosing
+	}
+	one := f.byThread[state.Thread]
+	if one != nil && !one.is(state) {
+		f.remove(one)
+		one = nil
+	}
+	if one != nil {
+		one.users++
+	}
+	return one, nil
+}
+
+// restore fills a feed that this process doesn't have with what is stored of it.
+func (f *feeds) restore(ctx context.Context, one *feed) error {
+	// Numbers grow over all of a thread's runs, also those that another process or an
+	// earlier feed told of: clients drop numbers that they have seen. So they begin at the
+	// time, in microseconds, which a feed doesn't overtake.
+	defer func() { one.at = max(one.at, time.Now().UnixMicro()) }()
+	if f.db == nil {
+		return nil
+	}
+	state, err := f.db.FeedState(ctx, one.thread)
+	if err != nil || state.First == state.Next {
+		return err
+	}
+	from, err := f.beginning(ctx, state)
+	for err == nil {
+		var some []db.FeedEvent
+		if some, err = f.db.FeedEvents(ctx, state, from, feedPage); len(some) == 0 {
+			break
+		}
+		one.take(some)
+		from = some[len(some)-1].Seq + 1
+	}
+	one.at = max(one.at, state.Next)
+	return err
+}
+
+// find returns a feed that this process has, to be left; nil if it doesn't.
+func (f *feeds) find(thread string) *feed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.byThread[thread]
+	if one != nil {
+		one.users++
+	}
+	return one
+}
+
+// leave says that a feed isn't used any more.
+func (f *feeds) leave(one *feed) {
+	if one == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one.users--; one.users == 0 {
+		one.left = time.Now()
+	}
+}
+
+// grew notes that a feed has grown.
+func (f *feeds) grew(n int) {
+	if n > 0 && f.limits.Logs > 0 && f.sent.Add(int64(n)) > int64(f.limits.Logs/64) {
+		f.sweep(time.Now())
+	}
+}
+
+// sweep removes the feeds that nobody has come for, and what is too much of the others.
+func (f *feeds) sweep(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent.Store(0)
+	byUser := map[string][]*feed{}
+	for _, one := range f.byThread {
+		if one.users == 0 && now.Sub(one.left) > keepFeed {
+			f.drop(one)
+		} else if user := one.owner(); user != "" {
+			byUser[user] = append(byUser[user], one)
+		}
+	}
+	for _, some := range byUser {
+		f.fit(some, f.limits.LogsPerUser)
+	}
+	all := make([]*feed, 0, len(f.byThread))
+	for _, one := range f.byThread {
+		all = append(all, one)
+	}
+	f.fit(all, f.limits.Logs)
+}
+
+func (f *feeds) drop(one *feed) {
+	one.stop()
+	delete(f.byThread, one.thread)
+}
+
+// fit makes feeds fit into a number of bytes: those that nobody uses go, that which was
+// left first before others, and then the oldest events of those that are the largest. Who
+// comes later finds what came of a run in the database. The caller holds the lock.
+func (f *feeds) fit(some []*feed, limit int) {
+	total := 0
+	size := map[*feed]int{}
+	for _, one := range some {
+		size[one] = one.size()
+		total += size[one]
+	}
+	if !over(total, limit) {
+		return
+	}
+	slices.SortFunc(some, func(a, b *feed) int {
+		if (a.users == 0) != (b.users == 0) {
+			return cmp.Compare(a.users, b.users) // what is used comes last
+		}
+		if a.users == 0 {
+			return a.left.Compare(b.left)
+		}
+		return cmp.Compare(size[b], size[a])
+	})
+	for _, one := range some {
+		if total <= limit {
+			return
+		}
+		if one.users == 0 {
+			f.drop(one)
+			total -= size[one]
+			continue
+		}
+		total -= one.trim(total - limit + size[one]/8)
+	}
+}
+
+// forget ends the feed of a thread that was removed.
+func (f *feeds) forget(ctx context.Context, thread string) error {
+	err := f.db.EndFeed(ctx, thread)
+	if f.shared {
+		f.news(thread)
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one := f.byThread[thread]; one != nil {
+		f.remove(one)
+	}
+	return err
+}
+
+// renew ends what was told of a thread that is gone when another of its ID is made, which
+// may be followed already.
+func (f *feeds) renew(thread string) {
+	if f.shared {
+		f.news(thread) // the database knows
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one := f.byThread[thread]; one != nil && one.begun() {
+		f.remove(one)
+	}
+}
+
+// remove ends a feed whose thread was removed: who reads it hears nothing of the next
+// thread of that ID. The caller holds the lock.
+func (f *feeds) remove(one *feed) {
+	one.stop()
+	one.end(errRemoved)
+	if f.byThread[one.thread] == one {
+		delete(f.byThread, one.thread)
+	}
+}
+
+// end cuts off all readers, who get what is stored by then: the server is closing.
+func (f *feeds) end(ctx context.Context) {
+	f.mu.Lock()
+	over := f.over
+	f.over = true
+	all := make(map[string]*feed, len(f.byThread))
+	for thread, one := range f.byThread {
+		all[thread] = one
+		one.users++
+	}
+	f.mu.Unlock()
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	if f.shared && !over {
+		states, _ := f.db.FeedsOf(ctx, threadsOf(all)) // clients come back elsewhere
+		for _, state := range states {
+			_ = all[state.Thread].reach(ctx, state)
+		}
+	}
+	for _, one := range all {
+		one.end(errOver)
+		f.leave(one)
+	}
+}
+
+func threadsOf(all map[string]*feed) []string {
+	out := make([]string, 0, len(all))
+	for thread := range all {
+		out = append(out, thread)
+	}
+	return out
+}
+
+// followed reports whether somebody follows a thread, or did not long ago.
+func (f *feeds) followed(ctx context.Context, thread string) (bool, error) {
+	if f.shared {
+		return f.db.Followed(ctx, thread)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.byThread[thread]
+	return one != nil && (one.followers > 0 || time.Since(one.followed) < db.KeepFeed), nil
+}
+
+// tell appends events that are of no run that works, or, unless always is set, does so if
+// somebody follows the thread.
+func (f *feeds) tell(ctx context.Context, thread string, always bool, events ...db.FeedEvent) error {
+	if f.shared {
+		err := f.db.AddFeed(ctx, thread, "", "", always, events)
+		f.news(thread)
+		return err
+	}
+	if one := f.find(thread); one != nil { // else nobody reads it
+		defer f.leave(one)
+		one.send(events...)
+	}
+	return nil
+}
+
+// feed is a thread's newest events. It is safe for concurrent use.
+type feed struct {
+	of     *feeds
+	thread string
+
+	users     int       // guarded by feeds.mu, as what follows
+	left      time.Time // by the last user
+	followers int       // users that follow
+	followed  time.Time // until the last of them left
+
+	kick chan struct{} // that there may be more to copy
+	stop func()        // ends the copying
+
+	order sync.Mutex // held while events get their numbers and are shown
+
+	mu      sync.Mutex
+	first   int64 // of the feed in the database; 0: it hasn't begun
+	lost    int64 // number of the newest event that isn't left
+	at      int64 // number that is still to come
+	events  []db.FeedEvent
+	bytes   int
+	changed chan struct{}  // closed at the next change
+	over    error          // why nothing more comes
+	tree    []*v2Node      // the graphs of the newest run
+	user    string         // for whom its newest run works
+	works   map[string]int // runs that this process tells of
+}
+
+// is reports whether a feed is that which the database has, and lets one that hadn't
+// begun be it.
+func (f *feed) is(state db.Feed) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == 0 {
+		f.first = state.First
+	}
+	return f.first >= state.First
+}
+
+// settle is how long after a subscription the end of a run is told at the
+// earliest. Clients make several one after the other, and take the end of a run,
+// seen by one, for that of all that they have: those that come for what was before
+// are not too late.
+const settle = 100 * time.Millisecond
+
+// send appends events, one after another.
+func (f *feed) send(events ...db.FeedEvent) {
+	f.order.Lock()
+	defer f.order.Unlock()
+	f.take(events)
+}
+
+// store has events stored by a function that numbers them from what they have on, and
+// then appends them.
+func (f *feed) store(events []db.FeedEvent, store func([]db.FeedEvent) error) error {
+	f.order.Lock()
+	defer f.order.Unlock()
+	if len(events) > 0 {
+		events[0].Seq = f.next()
+	}
+	if err := store(events); err != nil {
+		return err
+	}
+	f.take(events)
+	return nil
+}
+
+// take appends events, under their numbers or the next ones, and drops those that it has.
+func (f *feed) take(events []db.FeedEvent) {
+	f.of.grew(f.add(events))
+}
+
+func (f *feed) add(events []db.FeedEvent) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.bytes
+	for _, ev := range events {
+		switch {
+		case ev.Seq == 0:
+			ev.Seq = f.at
+		case ev.Seq < f.at:
+			continue
+		}
+		if ev.Version == 2 && ev.Method == "lifecycle" {
+			f.note(&ev)
+		}
+		f.events = append(f.events, ev)
+		f.at = ev.Seq + 1
+		f.bytes += len(ev.Data) + eventCost
+	}
+	grown := f.bytes - before
+	if limit := f.of.limits.Log; over(f.bytes, limit) {
+		f.shed(f.bytes - limit)
+	}
+	f.wake()
+	return grown
+}
+
+// shed removes the oldest events, but not the newest. The caller holds the lock.
+func (f *feed) shed(bytes int) {
+	for before := f.bytes; before-f.bytes < bytes && len(f.events) > 1; {
+		f.bytes -= len(f.events[0].Data) + eventCost
+		f.lost = f.events[0].Seq
+		f.events[0] = db.FeedEvent{}
+		f.events = f.events[1:]
+	}
+}
+
+// trim is shed for others. It returns how many bytes it removed.
+func (f *feed) trim(bytes int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.bytes
+	f.shed(bytes)
+	return before - f.bytes
+}
+
+func (f *feed) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bytes
+}
+
+func (f *feed) owner() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.user
+}
+
+// wake has readers look again. The caller holds the lock.
+func (f *feed) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// begun reports whether anything was told, or is about to be.
+func (f *feed) begun() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.events) > 0 || len(f.works) > 0
+}
+
+// index returns the place of the first event that is left from a number on. The
+// caller holds the lock.
+func (f *feed) index(seq int64) int {
+	i, _ := slices.BinarySearchFunc(f.events, seq, func(ev db.FeedEvent, seq int64) int { return cmp.Compare(ev.Seq, seq) })
+	return i
+}
+
+// end says why nothing more comes.
+func (f *feed) end(why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over == nil {
+		f.over = why
+		f.wake()
+	}
+}
+
+// next returns a number that the next event will have, or a smaller one that no
+// event has.
+func (f *feed) next() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+// since returns the number from which on to read what is left after an event.
+func (f *feed) since(seq int64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return min(max(seq, f.lost)+1, f.at)
+}
+
+var (
+	errSlow = errors.New("the reader is slower than the runs") // what it had to read next is gone
+	errOver = errors.New("the server is closing")
+)
+
+// read waits for the first event of a version of the protocol from a number on. If a run
+// is named it is the first of those that are left of it.
+func (f *feed) read(ctx context.Context, seq int64, version int, run string) (db.FeedEvent, error) {
+	for {
+		f.mu.Lock()
+		if run == "" && seq <= f.lost {
+			f.mu.Unlock()
+			return db.FeedEvent{}, errSlow
+		}
+		for _, ev := range f.events[f.index(seq):] {
+			if ev.Version == version && (run == "" || ev.Run == run) {
+				f.mu.Unlock()
+				return ev, nil
+			}
+			seq = ev.Seq + 1
+		}
+		changed, over := f.changed, f.over
+		f.mu.Unlock()
+		if over != nil {
+			return db.FeedEvent{}, over
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return db.FeedEvent{}, ctx.Err()
+		}
+	}
+}
+
+// tells notes that this process tells of a run, until it doesn't any more.
+func (f *feed) tells(run *db.Run) (leave func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.works == nil {
+		f.works = map[string]int{}
+	}
+	f.works[run.ID]++
+	f.user = ownerOf(run)
+	return func() {
+		f.mu.Lock()
+		if f.works[run.ID]--; f.works[run.ID] == 0 {
+			delete(f.works, run.ID)
+		}
+		f.mu.Unlock()
+		f.of.leave(f)
+	}
+}
+
+// ownerOf returns the ID of the user for whom a run works, empty if there is none.
+func ownerOf(run *db.Run) string { return textOf(objectOf(run.User)["identity"]) }
+
+// toldBy reports whether this process tells of a run.
+func (f *feed) toldBy(run string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.works[run] > 0
+}
+
+// has reports whether something is left of what a run has sent, or still comes.
+func (f *feed) has(run string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.works[run] > 0 || slices.ContainsFunc(f.events, func(ev db.FeedEvent) bool { return ev.Run == run })
+}
+
+// through returns the number of the newest event of a thread that clients of the
+// protocol's second version see; 0 if there is none.
+func (f *feeds) through(ctx context.Context, thread string) int64 {
+	if f.shared {
+		newest, _ := f.db.NewestTold(ctx, thread, 2) // clients lose nothing by an error
+		return newest
+	}
+	one := f.find(thread)
+	if one == nil {
+		return 0
+	}
+	defer f.leave(one)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	for _, ev := range slices.Backward(one.events) {
+		if ev.Version == 2 {
+			return ev.Seq
+		}
+	}
+	return 0
+}
+
+// look is open for whoever only looks at what was told already; nil if nothing
+// was.
+func (f *feeds) look(ctx context.Context, thread string) (*feed, error) {
+	if !f.shared {
+		return f.find(thread), nil
+	}
+	state, err := f.db.FeedState(ctx, thread)
+	if err != nil || state.Next == state.First {
+		return nil, err
+	}
+	return f.reach(ctx, state)
+}
+
+// tree returns what a thread's newest run consists of, nil if it isn't known.
+func (f *feeds) tree(ctx context.Context, thread string) (*v2Node, error) {
+	one, err := f.look(ctx, thread)
+	if one == nil {
+		return nil, err
+	}
+	defer f.leave(one)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	var root *v2Node
+	known := map[string]*v2Node{}
+	for _, n := range one.tree { // parents before children
+		n := *n
+		known[strings.Join(n.Namespace, "\x00")] = &n
+		if len(n.Namespace) == 0 {
+			root = &n
+		} else if parent := known[strings.Join(n.Namespace[:len(n.Namespace)-1], "\x00")]; parent != nil {
+			parent.Children = append(parent.Children, &n)
+		}
+	}
+	return root, nil
+}
+
+// state returns what a subgraph's newest events say of its state, nil if there are
+// none.
+func (f *feeds) state(ctx context.Context, thread string, namespace []string) (values object, at *v2CheckpointRef, err error) {
+	one, err := f.look(ctx, thread)
+	if one == nil {
+		return nil, nil, err
+	}
+	defer f.leave(one)
+	data := func(channel string) (object, []string) {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		for _, ev := range slices.Backward(one.events) {
+			if ev.Version == 2 && ev.Channel == channel && len(ev.Namespace) == len(namespace) && below(ev.Namespace, namespace) {
+				return objectOf(objectOf(ev.Data)["data"]), ev.Namespace
+			}
+		}
+		return nil, nil
+	}
+	values, _ = data("values")
+	if c, ns := data("checkpoints"); values != nil && c != nil {
+		at = &v2CheckpointRef{textOf(c["id"]), strings.Join(ns, "|")}
+	}
+	return values, at, nil
+}

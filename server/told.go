@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// stream reads what a run streams, in the feed of its thread. It is used by one
+// goroutine.
+type stream struct {
+	base *base
+	run  *db.Run
+	feed *feed           // nil if the server is closing
+	ctx  context.Context // of the request
+
+	asked   time.Time // when the database was asked whether the run is over
+	gone    bool      // it is, and what it streamed was read
+	over    bool
+	outcome json.RawMessage // what waiting for it returns, if that is known once it is over
+}
+
+// askRun is after which time without news the database is asked whether a run is over:
+// there is no end of a run whose process died, or whose end isn't kept any more.
+const askRun = 5 * time.Second
+
+// streamOf returns the stream of a run, to be left; nil if nothing is left of it.
+func (s *base) streamOf(ctx context.Context, run *db.Run) (*stream, error) {
+	one, err := s.feeds.open(ctx, run.ThreadID)
+	if errors.Is(err, errClosing) {
+		return &stream{base: s, run: run}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if run.Ended() && !one.has(run.ID) {
+		s.feeds.leave(one)
+		return nil, nil
+	}
+	return &stream{base: s, run: run, feed: one, ctx: ctx, asked: time.Now()}, nil
+}
+
+// leave ends reading; without effect on none.
+func (s *stream) leave() {
+	if s != nil {
+		s.base.feeds.leave(s.feed)
+	}
+}
+
+// next returns the number of the next event.
+func (s *stream) next() int64 {
+	if s.feed == nil {
+		return 0
+	}
+	return s.feed.next()
+}
+
+// read waits for the first event from a number on, of those that are left. It returns
+// [io.EOF] when the run is over, and errOver if it goes on in another process.
+func (s *stream) read(ctx context.Context, from int64) (db.FeedEvent, error) {
+	for s.feed != nil && !s.over {
+		ev, err := s.feed.read(ctx, from, 1, s.run.ID)
+		switch {
+		case err == nil && ev.Method == endEvent:
+			s.over = true
+			if len(ev.Data) > 0 {
+				s.outcome = ev.Data
+			}
+		case errors.Is(err, errRemoved):
+			return s.removed(), nil
+		case !errors.Is(err, context.DeadlineExceeded) || s.ctx.Err() != nil:
+			return ev, err
+		case !s.gone:
+			if s.gone = s.ended(); !s.gone { // what it told until then is read first
+				return ev, err
+			}
+		default:
+			if _, err := s.base.db.Thread(s.ctx, s.run.ThreadID); errors.Is(err, db.ErrNotFound) {
+				return s.removed(), nil
+			}
+			s.over = true
+		}
+	}
+	if s.over {
+		return db.FeedEvent{}, io.EOF
+	}
+	return db.FeedEvent{}, errOver
+}
+
+// removed ends the stream of a run that went with its thread, of which its last event
+// tells.
+func (s *stream) removed() db.FeedEvent {
+	told, _ := json.Marshal(removed(s.run.ThreadID)) // of strings
+	s.over, s.outcome = true, object{"__error__": told}.raw()
+	return db.FeedEvent{Seq: s.feed.next(), Method: "error", Data: told}
+}
+
+// ended asks, now and then, whether the run is over.
+func (s *stream) ended() bool {
+	if time.Since(s.asked) < askRun || s.feed.toldBy(s.run.ID) {
+		return false
+	}
+	s.asked = time.Now()
+	run, err := s.base.db.Run(s.ctx, s.run.ID)
+	if !errors.Is(err, db.ErrNotFound) && (err != nil || !run.Ended()) {
+		return false
+	}
+	if s.base.feeds.shared { // what it told before it ended is stored by now
+		state, err := s.base.db.FeedState(s.ctx, s.run.ThreadID)
+		if err != nil || s.feed.reach(s.ctx, state) != nil {
+			return false
+		}
+	}
+	return !s.feed.toldBy(s.run.ID)
+}
+
+// wait waits until the run is over. It returns errOver if it goes on in another process.
+func (s *stream) wait(ctx context.Context) error {
+	for from := int64(0); ; {
+		ev, err := s.read(ctx, from)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		from = ev.Seq + 1
+	}
+}

@@ -483,6 +483,7 @@ var (
 	assistantMembers = jsonNames[db.Assistant]()
 	threadMembers    = append(jsonNames[threadView](), "context")
 	runMembers       = jsonNames[runShown]()
+	foundMembers     = slices.Concat(runMembers, jsonNames[runFound]())
 	cronMembers      = append(slices.DeleteFunc(jsonNames[db.Cron](), func(m string) bool { return m == "user" }), "now")
 )
 

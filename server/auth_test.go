@@ -582,6 +582,7 @@ func (w world) all() string {
 		{"GET", "/assistants/" + w.assistant}, {"POST", "/assistants/" + w.assistant + "/versions", "{}"}, {"POST", "/assistants/search", "{}"},
 		{"GET", "/threads/" + w.thread}, {"POST", "/threads/" + w.thread + "/history", "{}"}, {"GET", "/threads/" + w.thread + "/runs"},
 		{"POST", "/threads/search", "{}"}, {"POST", "/threads/count", "{}"}, {"POST", "/runs/crons/search", "{}"},
+		{"POST", "/runs/search", "{}"}, {"POST", "/runs/figures", `{"bucket_seconds":1e9}`},
 		{"GET", "/state/u-1"}, {"GET", "/store/items?namespace=notes&key=k"}, {"POST", "/store/items/search", `{"namespace_prefix":[]}`}, {"POST", "/store/namespaces", "{}"},
 	} {
 		status, text := w.send(one[0], one[1], one[2])
@@ -613,7 +614,7 @@ func (w world) bodies() []string {
 		"graph_id": "booking", "if_exists": "do_nothing", "if_not_exists": "create", "strategy": "delete", "status": "all",
 		"namespace": []string{"notes"}, "namespace_prefix": []string{}, "prefix": []string{}, "key": "k", "value": object{"x": "mine"},
 		"metadata": object{"owner": "bob", "x": "mine"}, "values": object{"city": "mine"}, "input": object{"city": "mine"}, "version": 1,
-		"checkpoint": object{"checkpoint_id": w.checkpoint, "thread_id": w.thread}, "schedule": "0 0 1 1 *", "name": "mine",
+		"checkpoint": object{"checkpoint_id": w.checkpoint, "thread_id": w.thread}, "schedule": "0 0 1 1 *", "name": "mine", "bucket_seconds": 1e9,
 		"channels": []string{"values", "updates", "lifecycle", "messages", "checkpoints", "tasks", "input"}, "on_completion": "keep",
 	}
 	with := func(more object) string {

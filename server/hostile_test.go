@@ -38,6 +38,8 @@ var groups = []struct {
 	{"/v1/chat", `"model":"booking","messages":[{"role":"user","content":"x"}]`, []string{"model", "messages", "stream", "stream_options", "metadata", "tools", "tool_choice", "n", "stop", "response_format"}},
 	{"/v1/responses", `"model":"booking","input":"x","store":false`, []string{"model", "input", "instructions", "stream", "store", "metadata", "previous_response_id", "conversation", "tools", "tool_choice", "text", "include"}},
 	{"/crons", `"assistant_id":"booking","schedule":"0 0 1 1 *"`, []string{"assistant_id", "thread_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata", "input", "limit", "sort_by", "select", "webhook"}},
+	{"/runs/search", `"limit":1`, []string{"status", "assistant_id", "graph_id", "thread_id", "user_id", "error", "created_after", "created_before", "limit", "cursor", "select"}},
+	{"/runs/figures", `"bucket_seconds":60`, []string{"status", "error", "created_after", "bucket_seconds"}},
 	{"/runs/cancel", `"status":"pending"`, []string{"status", "run_ids", "thread_id"}},
 	{"/runs", `"assistant_id":"booking","after_seconds":1000`, []string{"assistant_id", "input", "command", "config", "context", "metadata", "stream_mode", "interrupt_before", "checkpoint", "checkpoint_id", "webhook", "multitask_strategy", "on_completion", "after_seconds", "if_not_exists", "durability", "feedback_keys"}},
 	{"/state", `"values":{}`, []string{"values", "as_node", "checkpoint", "checkpoint_id", "subgraphs", "metadata"}},

@@ -471,6 +471,8 @@ func TestBodiesHaveTheMembersOfTheDescription(t *testing.T) {
 		"HistoryQuery":    {historyQuery{}},
 		"Command":         {command{}},
 		"RunBody":         {runBody{}},
+		"RunSearch":       {runSearch{}},
+		"RunFigures":      {runFigures{}},
 		"CronBody":        {cronBody{}, runBody{}},
 		"CronSearch":      {cronSearch{}},
 		"EventFilter":     {v2Filter{}},

@@ -135,6 +135,8 @@ func (s *runs) routes() []route {
 		{"POST /runs/stream", "streamStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.streamRun},
 		{"POST /runs/wait", "waitStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.waitRun},
 		{"POST /runs/batch", "batchRuns", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.batchRuns},
+		{"POST /runs/search", "searchRuns", rule{resource: Runs, verb: Search, how: byHandler}, s.searchRuns},
+		{"POST /runs/figures", "getFigures", rule{resource: Runs, verb: Search, how: byHandler}, s.showFigures},
 		{"POST /runs/cancel", "cancelRuns", rule{resource: Runs, verb: Update, how: byHandler}, s.cancelRuns},
 		{"GET /runs/{run}/stream", "joinStatelessStream", rule{resource: Runs, verb: Read, stream: true}, s.joinStream},
 		{"GET /runs/{run}/join", "joinStatelessRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
@@ -740,8 +742,10 @@ func (s *runs) listRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	status := r.URL.Query().Get("status")
-	if !slices.Contains([]string{"", db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}, status) {
-		return invalid("status must be pending, running, success, error, timeout or interrupted, not %.80q", status)
+	if status != "" {
+		if err := checkStatus(status); err != nil {
+			return err
+		}
 	}
 	members, err := listed(r, "select")
 	if err != nil {

@@ -78,6 +78,8 @@ func TestEveryTimeInAnAnswerHasTheSameForm(t *testing.T) {
 	ask("GET", thread+"/runs", nil)
 	ask("GET", thread+"/runs?select=created_at", nil)
 	ask("POST", "/runs/batch", []any{object{"assistant_id": "booking", "input": object{}}})
+	ask("POST", "/runs/search", object{})
+	ask("POST", "/runs/figures", object{"bucket_seconds": 60})
 	ask("GET", thread, nil)
 	ask("PATCH", thread, object{"ttl": 90})
 	ask("POST", thread+"/copy", nil)
@@ -99,7 +101,7 @@ func TestEveryTimeInAnAnswerHasTheSameForm(t *testing.T) {
 	ask("GET", "/store/items?namespace=a&key=k", nil)
 	ask("POST", "/store/items/search", object{})
 
-	want := []string{"began_at", "created_at", "end_time", "expires_at", "next_run_date", "run_ended_at", "run_started_at", "state_updated_at", "updated_at", "webhook_sent_at"}
+	want := []string{"began_at", "created_at", "end_time", "expires_at", "from", "next_run_date", "run_ended_at", "run_started_at", "state_updated_at", "updated_at", "webhook_sent_at"}
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("the times are %v", got)
 	}

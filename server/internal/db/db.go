@@ -142,7 +142,8 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // holder is the instance that is to run it; stop says that it shall not go on.
 // Of a thread's feed, first is the number with which it begins, next that of the
 // next event, and wanted when somebody followed it last. Labels of threads are those of
-// their metadata, see [Labels].
+// their metadata, see [Labels]. A run's owner is who started it; its graph, the owner of
+// its thread, its error, and when it began and ended, are for searches.
 var migrations = []string{`
 	CREATE TABLE @superstep_assistants (
 		id text PRIMARY KEY,
@@ -293,6 +294,17 @@ var migrations = []string{`
 		PRIMARY KEY (thread, seq)
 	);
 	CREATE INDEX superstep_feed_events_at ON @superstep_feed_events (at);
+	ALTER TABLE @superstep_runs ADD COLUMN graph text NOT NULL DEFAULT '';
+	ALTER TABLE @superstep_runs ADD COLUMN thread_owner text NOT NULL DEFAULT '';
+	ALTER TABLE @superstep_runs ADD COLUMN error text NOT NULL DEFAULT '';
+	ALTER TABLE @superstep_runs ADD COLUMN began bigint;
+	ALTER TABLE @superstep_runs ADD COLUMN ended bigint;
+	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id);
+	CREATE INDEX superstep_runs_graph ON @superstep_runs (graph, created, id);
+	CREATE INDEX superstep_runs_assistant ON @superstep_runs (assistant, created, id);
+	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id);
+	CREATE INDEX superstep_runs_thread_owner ON @superstep_runs (thread_owner, created, id);
+	CREATE INDEX superstep_runs_amiss ON @superstep_runs (created, id, status, graph, assistant, owner, thread_owner, error) WHERE status <> 'success';
 	`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a

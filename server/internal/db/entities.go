@@ -240,8 +240,14 @@ func (d *DB) UpdateThread(ctx context.Context, id string, change func(*Thread) e
 		if err != nil {
 			return err
 		}
+		had := out.owner()
 		if err := change(out); err != nil {
 			return err
+		}
+		if has := out.owner(); has != had {
+			if _, err := d.exec(ctx, tx, `UPDATE @superstep_runs SET thread_owner = ? WHERE thread = ?`, has, id); err != nil {
+				return err
+			}
 		}
 		return d.putThread(ctx, tx, out)
 	})
@@ -407,6 +413,9 @@ type Run struct {
 
 	// Holder is the instance that runs it, where AddRun and OpenRuns say so.
 	Holder string `json:"-"`
+
+	// Owner is the ID of the user who started it, where FindRuns says so.
+	Owner string `json:"-"`
 }
 
 // Ended reports whether the run is over.
@@ -479,8 +488,9 @@ func (d *DB) addRun(ctx context.Context, tx execer, r *Run, alone bool, limit Ru
 	if err := tx.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(created), 0) FROM @superstep_runs WHERE thread = ?`), r.ThreadID).Scan(&last); err != nil {
 		return err
 	}
-	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.ID, r.ThreadID, r.AssistantID, r.Status, max(r.CreatedAt.UnixMicro(), last+1), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, data)
+	graph, _, _ := t.labels()
+	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, graph, thread_owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.ID, r.ThreadID, r.AssistantID, r.Status, max(r.CreatedAt.UnixMicro(), last+1), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, graph, t.owner(), data)
 	return err
 }
 
@@ -570,7 +580,8 @@ func (d *DB) putRun(ctx context.Context, e execer, r *Run) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, data = ? WHERE id = ?`, r.Status, r.UpdatedAt.UnixMicro(), data, r.ID)
+	_, err = d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, error = ?, began = ?, ended = ?, data = ? WHERE id = ?`,
+		r.Status, r.UpdatedAt.UnixMicro(), r.Error.folded(), micros(r.StartedAt), micros(r.EndedAt), data, r.ID)
 	return err
 }
 

@@ -57,6 +57,7 @@ type answer struct {
 	media  string // application/json if it is empty
 	schema *jsonschema.Schema
 	paged  bool // it has the headers of a list that is shown in pages
+	cursor bool // it has the header of a list whose pages have a cursor
 	places bool // its headers say where the run is, and where it goes on after the connection was lost
 	calls  bool // it waits for nothing, so that nothing goes on
 }
@@ -381,6 +382,9 @@ func (a *answer) describe() shownAnswer {
 	if a.paged {
 		out.Headers["X-Pagination-Total"] = header{"How many there are in all.", whole("")}
 		out.Headers["X-Pagination-Next"] = header{"The offset of the next page, if there is one.", whole("")}
+	}
+	if a.cursor {
+		out.Headers["X-Pagination-Next"] = header{"The cursor of the next page, if there is one.", text("")}
 	}
 	if a.places {
 		out.Headers["Content-Location"] = header{"Where the run is.", text("")}

@@ -206,6 +206,23 @@ func operations() map[string]operation {
 			fails: []int{http.StatusNotFound, http.StatusTooManyRequests}, summary: "Start several runs, each on a thread of its own", in: list("", run),
 			inputs: one(`[{"assistant_id": "trip", "input": {"days": 2}}, {"assistant_id": "trip", "input": {"days": 3}}]`), out: many("Run"),
 		},
+		"searchRuns": {
+			summary: "Find runs of all threads, newest first", about: "Superstep's own. A run without a thread is found while it lasts.", in: ref("RunSearch", ""), inputs: []example{
+				{"failed", `{"status": ["error", "timeout"], "graph_id": "trip", "error": "overloaded", "created_after": "2026-01-01T00:00:00Z"}`},
+				{"newest", `{"limit": 5}`},
+			}, out: answer{schema: list("", ref("RunFound", "")), cursor: true},
+		},
+		"getFigures": {
+			summary: "Count runs of all threads over time, and how long they took", about: "Superstep's own.", in: ref("RunFigures", ""),
+			inputs: one(`{"bucket_seconds": 3600, "created_after": "2026-01-01T00:00:00Z", "graph_id": "trip"}`),
+			out: answer{about: "For each time in which runs were created, in order.", schema: list("", record("",
+				member{"from!", at("When the time begins.")},
+				member{"runs!", whole("")},
+				member{"errors!", whole("Those that failed or took too long.")},
+				member{"p50!", nullable(fraction("Seconds from the beginning to the end, which half of those that have ended are at or below, to three digits; null if none has."))},
+				member{"p95!", nullable(fraction("The same of 95 in 100."))},
+			))},
+		},
 		"cancelRuns": {
 			fails: []int{http.StatusNotFound}, summary: "Cancel several runs", query: []parameter{why}, in: record("",
 				member{"thread_id", id("")},

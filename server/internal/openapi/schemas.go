@@ -161,17 +161,22 @@ func schemas() map[string]*jsonschema.Schema {
 			member{"node!", text("")},
 			member{"input", anything("")},
 		),
-		"Run": record("An execution of an assistant on a thread.",
-			member{"run_id!", id("")},
-			member{"thread_id!", id("")},
-			member{"assistant_id!", id("")},
-			member{"created_at!", at("In the future for one that starts later.")},
-			member{"updated_at!", at("")},
-			member{"status!", oneOf("", "pending", "running", "success", "error", "timeout", "interrupted")},
-			member{"metadata!", free("")},
-			member{"kwargs!", free("What was asked for.")},
-			member{"multitask_strategy!", ref("Strategy", "")},
-		),
+		"Run": record("An execution of an assistant on a thread.", run()...),
+		"RunFound": record("A run of any thread.", append(run(),
+			member{"graph_id", text("")},
+			member{"user_id", text("Who started it.")},
+			member{"run_started_at", at("When it began to work.")},
+			member{"run_ended_at", at("")},
+			member{"error", record("Why it failed.", member{"error!", text("The name of the error.")}, member{"message!", text("")})},
+		)...),
+		"RunSearch": record("Which runs; what is left out selects all.", append(runFilter(),
+			member{"limit", whole("The default is 10, the greatest 1000.")},
+			member{"cursor", text("For the next page: what the header X-Pagination-Next of the last one said.")},
+			member{"select", selected()},
+		)...),
+		"RunFigures": record("Which runs are counted; what is left out selects all.", append(runFilter(),
+			member{"bucket_seconds!", fraction("How long the times are for each of which there are figures. Those times begin at multiples of it since 1970.")},
+		)...),
 		"Strategy": oneOf("What is done if the thread has a run: an error, wait, stop that run, or stop it and undo what it did.", "reject", "enqueue", "interrupt", "rollback"),
 		"RunBody": record("What is to be run, and how.", append([]member{
 			{"assistant_id!", text("An assistant, or a graph by its name.")},
@@ -240,6 +245,35 @@ func schemas() map[string]*jsonschema.Schema {
 			member{"since", nullable(whole("Only events after this number."))},
 		),
 		"Page": record("Which part of a list.", paged()...),
+	}
+}
+
+// run are the members of a run.
+func run() []member {
+	return []member{
+		{"run_id!", id("")},
+		{"thread_id!", id("")},
+		{"assistant_id!", id("")},
+		{"created_at!", at("In the future for one that starts later.")},
+		{"updated_at!", at("")},
+		{"status!", oneOf("", "pending", "running", "success", "error", "timeout", "interrupted")},
+		{"metadata!", free("")},
+		{"kwargs!", free("What was asked for.")},
+		{"multitask_strategy!", ref("Strategy", "")},
+	}
+}
+
+// runFilter are the members that select runs of any thread.
+func runFilter() []member {
+	return []member{
+		{"status", list("Any of these.", oneOf("", "pending", "running", "success", "error", "timeout", "interrupted"))},
+		{"assistant_id", text("An assistant, or a graph by its name for the graph's own.")},
+		{"graph_id", text("")},
+		{"thread_id", id("")},
+		{"user_id", text("Who started it.")},
+		{"error", text("A part of the error, in any case. Of a long one, the beginning is searched.")},
+		{"created_after", nullable(at("Then, or later."))},
+		{"created_before", nullable(at("Earlier."))},
 	}
 }
 

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// runFilter selects runs of all threads that a user sees.
+type runFilter struct {
+	Status        []string   `json:"status"`
+	AssistantID   string     `json:"assistant_id"`
+	GraphID       string     `json:"graph_id"`
+	ThreadID      string     `json:"thread_id"`
+	UserID        string     `json:"user_id"`
+	Error         string     `json:"error"`
+	CreatedAfter  *time.Time `json:"created_after"`
+	CreatedBefore *time.Time `json:"created_before"`
+}
+
+type runSearch struct {
+	runFilter
+	Limit  *int     `json:"limit"`
+	Cursor string   `json:"cursor"`
+	Select []string `json:"select"`
+}
+
+type runFigures struct {
+	runFilter
+	Bucket float64 `json:"bucket_seconds"`
+}
+
+// runFound is a run of any thread as a search shows it.
+type runFound struct {
+	runShown
+	GraphID   string       `json:"graph_id,omitempty"`
+	UserID    string       `json:"user_id,omitempty"`
+	StartedAt instant      `json:"run_started_at,omitzero"`
+	EndedAt   instant      `json:"run_ended_at,omitzero"`
+	Error     *db.RunError `json:"error,omitempty"`
+}
+
+// figuresShown are what the runs of a time came to.
+type figuresShown struct {
+	From   instant  `json:"from"`
+	Runs   int      `json:"runs"`
+	Errors int      `json:"errors"`
+	P50    *float64 `json:"p50"`
+	P95    *float64 `json:"p95"`
+}
+
+var runStatuses = []string{db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}
+
+func checkStatus(status string) error {
+	if !slices.Contains(runStatuses, status) {
+		return invalid("status must be %s, not %.80q", strings.Join(runStatuses, ", "), status)
+	}
+	return nil
+}
+
+// filter returns what the database is asked for, and which threads the user sees.
+func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine Filter, err error) {
+	for _, status := range q.Status {
+		if err := checkStatus(status); err != nil {
+			return f, mine, err
+		}
+	}
+	if q.ThreadID != "" {
+		if q.ThreadID, err = checkID("thread", q.ThreadID); err != nil {
+			return f, mine, err
+		}
+	}
+	if _, ok := s.graphs[q.AssistantID]; ok {
+		q.AssistantID = assistantOfGraph(q.AssistantID)
+	}
+	err = errors.Join(s.checkList("status", len(q.Status)), checkName("assistant_id", q.AssistantID), checkName("graph_id", q.GraphID), checkName("user_id", q.UserID), checkName("error", q.Error))
+	if err != nil {
+		return f, mine, err
+	}
+	mine, err = s.access.ask(ctx, &Action{Resource: Runs, Verb: Search, ID: q.ThreadID})
+	f = db.RunFilter{Statuses: q.Status, Graph: q.GraphID, Assistant: q.AssistantID, User: q.UserID, Thread: q.ThreadID, Error: q.Error, ThreadOwner: mine.owner()}
+	if q.CreatedAfter != nil {
+		f.From = *q.CreatedAfter
+	}
+	if q.CreatedBefore != nil {
+		f.Until = *q.CreatedBefore
+	}
+	return f, mine, err
+}
+
+func (s *runs) searchRuns(w http.ResponseWriter, r *http.Request) error {
+	var q runSearch
+	if err := read(r, &q); err != nil {
+		return err
+	}
+	p, err := paging{Limit: q.Limit}.page(10)
+	if err != nil {
+		return err
+	}
+	if err := checkSelect(q.Select, foundMembers); err != nil {
+		return err
+	}
+	f, mine, err := s.filter(r.Context(), &q.runFilter)
+	if err != nil {
+		return err
+	}
+	found, next, err := s.db.FindRuns(r.Context(), f, q.Cursor, p.Limit, func(t *db.Thread) bool { return mine.allows(t.Metadata) })
+	if errors.Is(err, db.ErrCursor) {
+		return invalid("cursor must be what the header X-Pagination-Next of an answer said")
+	}
+	if err != nil {
+		return err
+	}
+	if next != "" {
+		w.Header().Set("X-Pagination-Next", next)
+	}
+	out := make([]runFound, len(found))
+	for i, run := range found {
+		out[i] = runFound{runView(run), textOf(objectOf(run.Metadata)["graph_id"]), run.Owner, instant(run.StartedAt), instant(run.EndedAt), run.Error}
+	}
+	return writeSelected(w, out, q.Select)
+}
+
+func (s *runs) showFigures(w http.ResponseWriter, r *http.Request) error {
+	var q runFigures
+	if err := read(r, &q); err != nil {
+		return err
+	}
+	if !(q.Bucket >= 0.001 && q.Bucket <= 1e9) {
+		return invalid("bucket_seconds must be between 0.001 and 1e9")
+	}
+	f, mine, err := s.filter(r.Context(), &q.runFilter)
+	if err != nil {
+		return err
+	}
+	var accepts func(*db.Thread) bool
+	if !mine.all() {
+		accepts = func(t *db.Thread) bool { return mine.allows(t.Metadata) }
+	}
+	figures, err := s.db.RunFigures(r.Context(), f, time.Duration(q.Bucket*float64(time.Second)), maxPage, accepts)
+	if errors.Is(err, db.ErrTooFine) {
+		return invalid("bucket_seconds is too small: there are more than %d buckets with runs", maxPage)
+	}
+	if err != nil {
+		return err
+	}
+	seconds := func(d time.Duration) *float64 {
+		if d < 0 {
+			return nil
+		}
+		return new(d.Seconds())
+	}
+	out := make([]figuresShown, len(figures))
+	for i, f := range figures {
+		out[i] = figuresShown{instant(f.From), f.Runs, f.Failed, seconds(f.P50), seconds(f.P95)}
+	}
+	return write(w, out)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -177,5 +178,31 @@ func TestRunsAreFoundByWhateverSelectsTheThreads(t *testing.T) {
 		if status, text := (visitor{c, "eve"}).send("POST", path, `{"bucket_seconds":1}`); status != http.StatusForbidden {
 			t.Errorf("%s for somebody who may not: %d %s", path, status, text)
 		}
+	}
+}
+
+func TestThreadsAreFoundByTheirIDs(t *testing.T) {
+	for name, data := range map[string]func(testing.TB) string{"memory": func(testing.TB) string { return "memory" }, "postgres": ownSchema} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, server.Data(data(t)), server.Graph(booking(t)), server.WithLimits(server.Limits{Batch: 5000}), quiet())
+			var ids []string
+			for range 3 {
+				ids = append(ids, call[object](c, "POST", "/threads", object{})["thread_id"].(string))
+			}
+			for n, asked := range [][]string{{}, {ids[1]}, {ids[0], newThread(), ids[2], ids[2], "", "x", "\x00", strings.ToUpper(ids[1])}, ids} {
+				if got := call[float64](c, "POST", "/threads/count", object{"ids": asked}); int(got) != n {
+					t.Errorf("of %q there are %v, not %d", asked, got, n)
+				}
+			}
+			for _, more := range []int{990, 4990} {
+				many := slices.Clone(ids)
+				for range more {
+					many = append(many, newThread())
+				}
+				if got := call[float64](c, "POST", "/threads/count", object{"ids": many}); got != 3 {
+					t.Errorf("with %d that there aren't: %v", more, got)
+				}
+			}
+		})
 	}
 }

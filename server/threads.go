@@ -500,7 +500,12 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 	if err != nil {
 		return q, p, nil, 0, err
 	}
+	// Other texts are the ID of no thread.
+	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool { given, err := checkID("thread", id); return err != nil || given != id })
 	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw())}
+	if len(q.IDs) <= maxPage { // databases limit what a statement may ask for
+		f.IDs = q.IDs
+	}
 	match, values := matching(q.Metadata, b), matching(q.Values, b)
 	found, total, err = s.db.Threads(b.ctx, f, by, p, func(t *db.Thread) bool {
 		if b.ctx.Err() != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !mine.allows(t.Metadata) || !match(t.Metadata) {

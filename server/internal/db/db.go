@@ -299,7 +299,7 @@ var migrations = []string{`
 	ALTER TABLE @superstep_runs ADD COLUMN error text NOT NULL DEFAULT '';
 	ALTER TABLE @superstep_runs ADD COLUMN began bigint;
 	ALTER TABLE @superstep_runs ADD COLUMN ended bigint;
-	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id);
+	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id, status, began, ended);
 	CREATE INDEX superstep_runs_graph ON @superstep_runs (graph, created, id);
 	CREATE INDEX superstep_runs_assistant ON @superstep_runs (assistant, created, id);
 	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id);

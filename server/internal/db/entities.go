@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -284,6 +286,7 @@ func (d *DB) forUpdate() string {
 // that are not the owner's as well: those whose owner is no text, but a list.
 type ThreadFilter struct {
 	Graph, Assistant, Status, Owner string
+	IDs                             []string // nil for all
 
 	// Labels are of what the metadata have, see [Labels]. Some threads that don't have
 	// it are selected as well.
@@ -304,6 +307,11 @@ func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, acc
 		query += ` AND owner IN (?, '')`
 		args = append(args, f.Owner)
 	}
+	if f.IDs != nil {
+		ids := padded(append(slices.Clone(f.IDs), ``))
+		query += ` AND id IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
+		args = append(args, anys(ids)...)
+	}
 	for _, l := range f.Labels {
 		query += ` AND id IN (SELECT thread FROM @superstep_server_labels WHERE label IN (?, ?))`
 		args = append(args, l, unknown)
@@ -314,6 +322,16 @@ func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, acc
 		}, query, args...)
 	}
 	return search(ctx, d, p, accepts, query+order(p, by, map[string]string{"thread_id": "id", "status": "status"}), args...)
+}
+
+// padded repeats the last of some values until they are 8, 64 and so on: lists in
+// statements have few lengths, so that there are few statements.
+func padded[T any](list []T) []T {
+	size := 8
+	for size < len(list) {
+		size *= 8
+	}
+	return append(list, slices.Repeat(list[len(list)-1:], size-len(list))...)
 }
 
 // ExpiredThreads returns the IDs of threads whose time is over.

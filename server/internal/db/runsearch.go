@@ -227,21 +227,22 @@ func (d *DB) RunFigures(ctx context.Context, f RunFilter, width time.Duration, m
 	if owned {
 		where, args = where+` AND thread_owner IN (?, '')`, append(args, f.ThreadOwner)
 	}
-	of := `'', NULL`
+	// Of a million rows each column counts.
+	var created int64
+	var took sql.NullInt64
+	var status, thread, data sql.RawBytes
+	columns, into := `created, status, ended - began`, []any{&created, &status, &took}
 	if accepts != nil {
-		of = `thread, (SELECT t.data FROM @superstep_server_threads t WHERE t.id = r.thread)`
+		columns, into = columns+`, thread, (SELECT t.data FROM @superstep_server_threads t WHERE t.id = r.thread)`, append(into, &thread, &data)
 	}
-	rows, err := d.rare(ctx, `SELECT created, status, began, ended, `+of+` FROM @superstep_runs r WHERE `+where, args...)
+	rows, err := d.rare(ctx, `SELECT `+columns+` FROM @superstep_runs r WHERE `+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	parts, accepted := map[int64]*RunFigures{}, map[string]bool{}
 	for rows.Next() {
-		var created int64
-		var began, ended sql.NullInt64
-		var status, thread, data sql.RawBytes
-		if err := rows.Scan(&created, &status, &began, &ended, &thread, &data); err != nil {
+		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
 		if accepts != nil {
@@ -268,8 +269,8 @@ func (d *DB) RunFigures(ctx context.Context, f RunFilter, width time.Duration, m
 		if s := string(status); s == Failed || s == Timeout {
 			p.Failed++
 		}
-		if began.Valid && ended.Valid {
-			p.took[rounded(ended.Int64-began.Int64)]++
+		if took.Valid {
+			p.took[rounded(took.Int64)]++
 		}
 	}
 	out := []*RunFigures{}

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { begin, end, visit } from "./visit.mjs";
 
-const { STUDIO_LARGE, STUDIO_BANK, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
+const { STUDIO_LARGE, STUDIO_RUNS, STUDIO_BANK, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
 
 before(begin);
 after(end);
@@ -935,6 +935,89 @@ scenario("a cron is made, paused, changed and deleted", {}, async (v) => {
   await v.button("Delete the cron").click();
   await v.button("Delete", dialog()).click();
   await page.getByText("No crons yet").waitFor();
+});
+
+scenario("runs of all threads are counted, filtered, answered together and tried again", { server: STUDIO_RUNS }, async (v) => {
+  const { page, api, button } = v;
+  const ran = async (assistant_id, input) => {
+    const { thread_id } = await api("/threads", {});
+    await api(`/threads/${thread_id}/runs/wait`, { assistant_id, input });
+    return thread_id;
+  };
+  const asking = [await ran("booking", { city: "Bonn" }), await ran("booking", { city: "Ulm" }), await ran("booking", { city: "Rome" })];
+  const survey = await ran("survey", {}), failed = await ran("broken", {});
+  for (let i = 0; i < 4; i++) await ran("greet", { name: "you" });
+  await page.getByRole("link", { name: "Runs" }).click();
+  const rows = (n) => page.waitForFunction((n) => document.querySelectorAll(".runs tbody tr").length === n, n);
+  const status = (text) => page.getByRole("status").getByText(text, { exact: true }).waitFor();
+  await rows(9);
+  await page.getByRole("img", { name: /^9 runs, 1 failed\. .*: \d runs?, \d failed/ }).waitFor();
+  await page.getByRole("img", { name: /^How long they took: .*half within/ }).waitFor();
+  await v.faultless("the runs");
+  // A day on which more has happened than here.
+  await page.route("**/runs/figures", (r) => {
+    const from = Date.parse(r.request().postDataJSON().created_after);
+    return r.fulfill({ json: Array.from({ length: 48 }, (_, i) => ({ from: new Date(from + i * 1_800_000).toISOString(), runs: 40 + (i * 37) % 23 + (i > 16 && i < 40 ? 60 : 0), errors: (i * 7) % 5 + (i === 30 ? 20 : 0), p50: 0.8 + (i % 7) / 10, p95: 2 + (i % 5) / 2 + (i === 30 ? 6 : 0) })) });
+  });
+  await button("Reload").click();
+  await page.getByRole("img", { name: /^\d,\d+ runs, \d+ failed/ }).waitFor();
+  await v.picture("runs");
+  await page.unroute("**/runs/figures");
+  // Filters stand in the address.
+  await button("error").press("Space");
+  await rows(1);
+  await page.getByRole("img", { name: /^1 run, 1 failed/ }).waitFor();
+  assert.match(page.url(), /#\/runs\?status=error$/);
+  await page.reload();
+  await rows(1);
+  await page.getByRole("searchbox", { name: "Error" }).fill("KETTLE is");
+  await page.waitForURL(/error=KETTLE/);
+  await rows(1);
+  await page.getByRole("searchbox", { name: "Error" }).fill("teapot");
+  await button("Show all runs").click();
+  await rows(9);
+  assert.equal(await page.getByRole("searchbox", { name: "Error" }).inputValue(), "");
+  await page.getByRole("combobox", { name: "Graph or assistant" }).selectOption("greet");
+  await rows(4);
+  await page.getByRole("combobox", { name: "Graph or assistant" }).selectOption("All graphs");
+  await rows(9);
+  // What has failed is tried again, from where it failed.
+  await page.getByRole("button", { name: /^Try again: broken on thread/ }).click();
+  await status("1 run was tried again");
+  await rows(10);
+  assert.equal((await api(`/threads/${failed}/runs`)).length, 2);
+  // Threads that are asked the same get one answer, others their own.
+  await button("interrupted").click();
+  await rows(4);
+  await page.getByRole("checkbox", { name: "Choose all that wait or have failed" }).press("Space");
+  await button("Answer 4 threads").click();
+  const same = v.dialog().getByRole("region", { name: "Questions of booking" });
+  await same.getByText("One answer goes to 3 threads that are asked the same:").waitFor();
+  await v.dialog().getByRole("region", { name: "Questions of survey" }).getByText("Who comes to the party?").waitFor();
+  await v.picture("runs-answer");
+  await v.faultless("an answer to several threads");
+  await button("Yes", same).click();
+  await status("3 threads were answered");
+  await button("Close", v.dialog()).click();
+  for (const t of asking) assert.equal((await api(`/threads/${t}/runs/${(await api(`/threads/${t}/runs`))[0].run_id}/join`)).booked, true);
+  // An answer that the server does not take is told.
+  await page.getByRole("button", { name: /^Answer survey on thread/ }).click();
+  await api("/threads/prune", { thread_ids: [survey] });
+  const party = v.dialog().locator('[data-question="party"]'), remark = v.dialog().locator('[data-question="remark"]');
+  await party.getByRole("spinbutton").first().fill("3");
+  await party.getByRole("combobox").selectOption("fish");
+  await button("Answer", party).click();
+  await button("No", remark).click();
+  await page.getByRole("alert").getByText(/^1 of 1: .*not found/).waitFor();
+  // The way to a thread.
+  await button("interrupted").click();
+  await page.getByRole("row").filter({ hasText: "greet" }).getByRole("link").first().click();
+  await page.getByRole("tab", { name: "Timeline" }).waitFor();
+  await page.goBack();
+  await page.setViewportSize({ width: 360, height: 740 });
+  await page.getByRole("heading", { name: "Runs" }).waitFor();
+  await v.narrow("the runs on a phone");
+  await v.picture("runs-phone");
 });
 
 scenario("a dialogue shows where it stands in its flows, why it went so, and itself as a test", { server: STUDIO_BANK }, async (v) => {

@@ -158,6 +158,7 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 	servertest.Packages(t, "the studio in a browser", ".")
 	usual := serve(t, alone)
 	large := serve(t, alone)
+	runs := serve(t, alone)
 	bank := serve(t, alone, server.Dialogue(banker(t)))
 	keyed := serve(t, alone, server.APIKeys("open-sesame"))
 	var g gate
@@ -174,7 +175,7 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 		args = append(args, "--test-name-pattern="+only)
 	}
 	cmd := exec.CommandContext(t.Context(), "node", append(args, "drive.test.mjs")...)
-	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_BANK="+bank.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
+	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_RUNS="+runs.URL, "STUDIO_BANK="+bank.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

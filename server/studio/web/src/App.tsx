@@ -10,6 +10,7 @@ import { Workbench, type Pane } from "./Workbench";
 const Assistants = lazy(() => import("./Assistants"));
 const Compare = lazy(() => import("./Compare"));
 const Crons = lazy(() => import("./Crons"));
+const Runs = lazy(() => import("./Runs"));
 const Store = lazy(() => import("./Store"));
 
 type Theme = "light" | "dark" | "auto";
@@ -93,6 +94,7 @@ export function App() {
         <a className="brand" aria-label="Superstep" href={format({ page: "work" })}><img src="./icon.svg" alt="" width="24" height="24" /><span>Superstep</span></a>
         <nav aria-label="Pages">
           <a href={format({ page: "work", assistant: assistant?.assistant_id, thread: snap.threadId })} aria-current={onThread ? "page" : undefined}>Threads</a>
+          <a href={format({ page: "runs", filter: {} })} aria-current={route.page === "runs" ? "page" : undefined}>Runs</a>
           <a href={format({ page: "assistants" })} aria-current={route.page === "assistants" ? "page" : undefined}>Assistants</a>
           <a href={format({ page: "crons" })} aria-current={route.page === "crons" ? "page" : undefined}>Crons</a>
           <a href={format({ page: "store" })} aria-current={route.page === "store" ? "page" : undefined}>Store</a>
@@ -123,6 +125,7 @@ export function App() {
         {assistants && route.page !== "work" && (
           <Suspense fallback={<div className="center"><Spinner /></div>}>
             {route.page === "compare" ? <Compare key={route.thread} session={session} assistant={route.assistant} thread={route.thread} left={route.left} right={route.right} />
+              : route.page === "runs" ? <Runs assistants={assistants} filter={route.filter} />
               : route.page === "crons" ? <Crons assistants={assistants} chosen={route.cron} />
               : route.page === "assistants" ? <Assistants assistants={assistants} chosen={route.assistant} reload={reload} /> : <Store />}
           </Suspense>

@@ -111,14 +111,20 @@ export function Choices<T extends string>({ label, options, chosen, choose }: { 
 
 const headings = ["question", "message", "text", "prompt", "title"];
 
+// headingOf is what a question says in words, if it does.
+export function headingOf(value: Json): string | undefined {
+  if (typeof value === "string") return value;
+  return isObject(value) ? headings.map((h) => value[h]).find((v) => typeof v === "string") : undefined;
+}
+
 // An Open question is answered as its schema says, or with anything.
 function Open({ value, schema, answer, busy }: { value: Json; schema?: Schema; answer: (v: Json) => void; busy: boolean }) {
-  const heading = typeof value === "string" ? value : isObject(value) ? headings.map((h) => value[h]).find((v) => typeof v === "string") : undefined;
+  const heading = headingOf(value);
   const rest = isObject(value) ? Object.fromEntries(Object.entries(value).filter(([k, v]) => !(headings.includes(k) && v === heading))) : value;
   const kind = schema ? fieldOf(schema, schema).kind : "json";
   return (
     <div className="answer">
-      {typeof heading === "string" && <p className="question-text">{heading}</p>}
+      {heading !== undefined && <p className="question-text">{heading}</p>}
       {typeof value !== "string" && value !== null && (!isObject(rest) || Object.keys(rest).length > 0) && <Members value={rest} />}
       {schema && kind !== "json" ? <Fitting schema={schema} answer={answer} busy={busy} /> : <Anything start={isObject(value) && Object.keys(rest as JsonObject).length > 0 ? rest : undefined} schema={schema} answer={answer} busy={busy} />}
     </div>

@@ -1,12 +1,13 @@
 // The server, by LangGraph's SDK.
 import { Client, type Assistant, type Checkpoint, type Thread, type ThreadState } from "@langchain/langgraph-sdk";
 import type { Json, JsonObject } from "./json";
+import type { Figures } from "./runs";
 import type { Schema } from "./schema";
 import type { Turn } from "./turns";
 
 export type { Assistant, Checkpoint };
 export type State = ThreadState<JsonObject>;
-export type Interrupt = { id: string; value: Json; schema?: Schema };
+export type Interrupt = { id: string; key?: string; value: Json; schema?: Schema };
 export type ThreadInfo = Thread<JsonObject> & { extracted?: Record<string, Json> };
 
 // apiUrl is where the API is: what the query parameter names, else the place
@@ -115,6 +116,17 @@ export async function testOf(thread: string): Promise<string> {
 
 // searchThreads asks for parts of threads: whole conversations are too much for a list.
 export const searchThreads = (body: object, signal?: AbortSignal) => ask<ThreadInfo[]>("/threads/search", body, signal);
+
+// A Run is a run of any thread, as a search finds it.
+export type Run = {
+  run_id: string; thread_id: string; assistant_id: string; graph_id: string | null; user_id: string | null; status: string; created_at: string;
+  run_started_at: string | null; run_ended_at: string | null; error: { error: string; message: string } | null;
+};
+const runMembers = ["run_id", "thread_id", "assistant_id", "graph_id", "user_id", "status", "created_at", "run_started_at", "run_ended_at", "error"];
+
+// searchRuns finds runs of all threads, newest first; figuresOf counts them.
+export const searchRuns = (body: object, signal?: AbortSignal) => ask<Run[]>("/runs/search", { select: runMembers, ...body }, signal);
+export const figuresOf = (body: object, signal: AbortSignal) => ask<Figures[]>("/runs/figures", body, signal);
 
 // historyIn is the history of a subgraph, newest first.
 export const historyIn = (thread: string, ns: string, signal: AbortSignal) => ask<State[]>(`/threads/${thread}/history`, { limit: 100, checkpoint: { checkpoint_ns: ns } }, signal);

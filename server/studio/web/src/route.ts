@@ -1,17 +1,20 @@
 // Where the page is, in the fragment of its address.
 import { useSyncExternalStore } from "react";
+import { filterOf, type RunFilter } from "./runs";
 
 export type Route =
   | { page: "work"; assistant?: string; thread?: string }
   | { page: "assistants"; assistant?: string }
   | { page: "compare"; assistant?: string; thread: string; left?: string; right?: string }
   | { page: "crons"; cron?: string }
+  | { page: "runs"; filter: RunFilter }
   | { page: "store" };
 
 export function parse(hash: string): Route {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
   let parts: string[];
   try {
-    parts = hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    parts = path.split("/").map(decodeURIComponent);
   } catch {
     return { page: "work" }; // no address of ours
   }
@@ -23,6 +26,7 @@ export function parse(hash: string): Route {
     case "assistants": return { page: "assistants", assistant: second };
     case "store": return { page: "store" };
     case "crons": return { page: "crons", cron: second };
+    case "runs": return { page: "runs", filter: filterOf(new URLSearchParams(query)) };
     case "a": return { page: "work", assistant: second, thread: third === "t" ? fourth : undefined };
     case "t": return { page: "work", thread: second };
     default: return { page: "work" };
@@ -34,6 +38,10 @@ export function format(r: Route): string {
     case "assistants": return "#/assistants" + (r.assistant ? "/" + encodeURIComponent(r.assistant) : "");
     case "store": return "#/store";
     case "crons": return "#/crons" + (r.cron ? "/" + encodeURIComponent(r.cron) : "");
+    case "runs": {
+      const query = new URLSearchParams(r.filter).toString();
+      return "#/runs" + (query && "?" + query);
+    }
     case "compare": return format({ page: "work", assistant: r.assistant, thread: r.thread }) + "/compare" + [r.left, r.right].map((c) => "/" + encodeURIComponent(c ?? "")).join("");
     case "work": {
       if (!r.assistant) return r.thread ? "#/t/" + encodeURIComponent(r.thread) : "#/";

@@ -49,12 +49,12 @@ func BenchmarkChain(b *testing.B) {
 		}
 		each(b)
 	})
-	for name, open := range stores {
-		for how, o := range map[string]Options{"each an activity": {Fuse: 1}, "fused": {}} {
-			b.Run("supersteps/"+name+"/"+how, func(b *testing.B) {
-				store := open(b)
+	for _, to := range stores {
+		for how, fuse := range []time.Duration{1, 0} {
+			b.Run("supersteps/"+to.name+"/"+[]string{"each an activity", "fused"}[how], func(b *testing.B) {
+				store := to.open(b)
 				g := chain(b, store)
-				_, c := s.fleet(b, o, store, g)
+				_, c := s.fleet(b, Options{Fuse: fuse}, store, g)
 				for i := 0; b.Loop(); i++ {
 					th := g.Thread(fmt.Sprint(i))
 					if snap, err := fleet.Invoke(b.Context(), c, th, th.Input(func(*fleettest.State) error { return nil })); err != nil || snap.Step != steps {
@@ -70,9 +70,9 @@ func BenchmarkChain(b *testing.B) {
 // A thousand sends and a join.
 func BenchmarkSends(b *testing.B) {
 	s := onServer(b)
-	for name, open := range stores {
-		b.Run(name, func(b *testing.B) {
-			store := open(b)
+	for _, to := range stores {
+		b.Run(to.name, func(b *testing.B) {
+			store := to.open(b)
 			g, err := fleettest.Wide(store, 1000, 0)
 			if err != nil {
 				b.Fatal(err)
@@ -92,16 +92,19 @@ func BenchmarkSends(b *testing.B) {
 	}
 }
 
-var stores = map[string]func(testing.TB) checkpoint.Store{
-	"in memory": func(testing.TB) checkpoint.Store { return checkpoint.NewMemory() },
-	"SQLite": func(t testing.TB) checkpoint.Store {
+var stores = []struct {
+	name string
+	open func(testing.TB) checkpoint.Store
+}{
+	{"in memory", func(testing.TB) checkpoint.Store { return checkpoint.NewMemory() }},
+	{"SQLite", func(t testing.TB) checkpoint.Store {
 		store, err := sqlite.Open(filepath.Join(t.TempDir(), "threads.db"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { store.Close() })
 		return store
-	},
+	}},
 }
 
 // bare calls an activity after the other.

@@ -83,9 +83,9 @@ func write(t *testing.T, file string) {
 	}
 	b.AddNode("nap", func(ctx context.Context, s *fleetState) error { return graph.Sleep(ctx, "nap", time.Second) })
 	b.AddJoin([]string{"a", "b", "c"}, "nap")
-	d, c := s.fleet(t, Options{Batch: 2}, store, b.MustCompile(graph.WithCheckpointer(store)))
-	th := b.MustCompile(graph.WithCheckpointer(store)).Thread("t")
-	if _, err := fleet.Invoke(t.Context(), c, th, th.Input(func(*fleetState) error { return nil })); err != nil {
+	g := b.MustCompile(graph.WithCheckpointer(store))
+	d, c := s.fleet(t, Options{Batch: 2}, store, g)
+	if _, err := fleet.Invoke(t.Context(), c, g.Thread("t"), g.Input(func(*fleetState) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 	data, err := protojson.MarshalOptions{Multiline: true}.Marshal(s.history(t, d.o.Prefix+"t", ""))

@@ -23,6 +23,8 @@ func main() {
 		// Now and then nobody who waits is told that a workflow is over, and looks when this
 		// is: by default, after 20 seconds.
 		dynamicconfig.HistoryLongPollExpirationInterval.Key(): 2 * time.Second,
+		// A run needs no thousands of events to be continued as a new one.
+		dynamicconfig.HistoryCountSuggestContinueAsNew.Key(): 500,
 	})))
 	fmt.Println(s.GetFrontendHostPort(), s.GetDefaultNamespace())
 	_, _ = io.Copy(io.Discard, os.Stdin)

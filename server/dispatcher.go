@@ -92,13 +92,6 @@ func (d *dispatcher) wake(thread string) {
 	d.wg.Go(func() { d.work(thread, l) })
 }
 
-// has reports whether this process is at a thread's runs.
-func (d *dispatcher) has(thread string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lanes[thread] != nil
-}
-
 // work runs the runs of a thread until none is left.
 func (d *dispatcher) work(thread string, l *lane) {
 	for {

@@ -37,12 +37,12 @@ type Limits struct {
 	Bodies          int
 	BodiesPerClient int
 
-	// Bytes of events of runs that are kept in memory for their readers, up to five
-	// minutes after a run: of one run 64 MB, of which the oldest events go; of one user
-	// 128 MB, and of all 256 MB, of which the runs go that ended first. A reader who
-	// comes later gets what the database has: the state, and the events of runs that
-	// were begun with stream_resumable or where servers share a database. As much as
-	// Logs is kept of threads' events that nobody follows.
+	// Bytes of what is told of threads, which is kept in memory for those who read it, up
+	// to five minutes after the last of them and the last run: of one thread 64 MB, of
+	// which the oldest events go; of one user 128 MB, and of all 256 MB, of which those go
+	// that were left first. A reader who comes later gets what the database has: the
+	// state, and the events of runs that were begun with stream_resumable or where servers
+	// share a database.
 	Log         int
 	LogsPerUser int
 	Logs        int

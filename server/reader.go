@@ -22,8 +22,8 @@ type reader struct {
 	access  *access
 	from    *feeds
 	thread  string
-	ctx    context.Context // of the request; it ends with the user's credentials
-	stop   context.CancelFunc
+	ctx     context.Context // of the request; it ends with the user's credentials
+	stop    context.CancelFunc
 
 	mu    sync.Mutex
 	asked time.Time // when the user might see the thread; zero if it wasn't there

@@ -29,7 +29,7 @@ const (
 
 // copy copies what is told of a thread, until the context ends.
 func (f *feeds) copy(ctx context.Context, one *feed) {
-	next := int64(-1)
+	begun := false
 	for wait := time.Duration(0); ; {
 		if wait > 0 && !pause(ctx, wait) {
 			return
@@ -41,17 +41,18 @@ func (f *feeds) copy(ctx context.Context, one *feed) {
 		if ended {
 			state = one.own()
 		}
-		if err == nil && next < 0 && state.First > 0 {
-			next, err = f.beginning(ctx, state)
-			one.begin(next)
-		}
-		for err == nil && next >= 0 {
-			var some []db.FeedEvent
-			if some, err = f.db.FeedEvents(ctx, state, next, feedPage); err != nil || len(some) == 0 {
-				break
+		if err == nil && !begun && state.First > 0 {
+			var from int64
+			if from, err = f.beginning(ctx, state); err == nil {
+				begun = true
+				one.begin(from)
 			}
+		}
+		for more := begun; err == nil && more && (ended || one.next() < state.Next); {
+			var some []db.FeedEvent
+			some, err = f.db.FeedEvents(ctx, state, one.next(), feedPage)
 			one.take(some)
-			next = some[len(some)-1].Seq + 1
+			more = len(some) == feedPage
 		}
 		if err == nil && ended {
 			f.mu.Lock()
@@ -120,6 +121,18 @@ func (f *feed) through(state db.Feed) {
 	defer f.mu.Unlock()
 	f.at = max(f.at, state.Next)
 	f.wake()
+}
+
+// heard appends events that this process has stored, if it has all before them: it needs
+// not read them again.
+func (f *feed) heard(some []db.FeedEvent) {
+	f.order.Lock()
+	defer f.order.Unlock()
+	if len(some) > 0 && f.next() == some[0].Seq {
+		f.take(some)
+		return
+	}
+	f.poke()
 }
 
 // hear takes note of what a feed is in the database.

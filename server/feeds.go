@@ -596,6 +596,13 @@ func (f *feed) tells(run *db.Run) (leave func()) {
 	}
 }
 
+// worksFor notes for whom a run works that is read.
+func (f *feed) worksFor(run *db.Run) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.user = ownerOf(run)
+}
+
 // ownerOf returns the ID of the user for whom a run works, empty if there is none.
 func ownerOf(run *db.Run) string { return textOf(objectOf(run.User)["identity"]) }
 

@@ -82,7 +82,7 @@ func (l *line) number(some []db.FeedEvent, store func([]db.FeedEvent) error) err
 	}
 	err := store(some)
 	if err == nil {
-		l.base.feeds.news(l.run.ThreadID)
+		l.base.feeds.peek(l.run.ThreadID, func(one *feed) { one.heard(some) })
 	}
 	return err
 }

@@ -18,6 +18,7 @@ type stream struct {
 	feed *feed           // nil if the server is closing
 	ctx  context.Context // of the request
 
+	waited  int64     // up to where it was read by wait
 	asked   time.Time // when the database was asked whether the run is over
 	gone    bool      // it is, and what it streamed was read
 	over    bool
@@ -41,6 +42,7 @@ func (s *base) streamOf(ctx context.Context, run *db.Run) (*stream, error) {
 		s.feeds.leave(one)
 		return nil, nil
 	}
+	one.worksFor(run)
 	return &stream{base: s, run: run, feed: one, ctx: ctx, asked: time.Now()}, nil
 }
 
@@ -120,14 +122,14 @@ func (s *stream) ended() bool {
 
 // wait waits until the run is over. It returns errOver if it goes on in another process.
 func (s *stream) wait(ctx context.Context) error {
-	for from := int64(0); ; {
-		ev, err := s.read(ctx, from)
+	for {
+		ev, err := s.read(ctx, s.waited)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		from = ev.Seq + 1
+		s.waited = ev.Seq + 1
 	}
 }

@@ -1015,7 +1015,7 @@ scenario("runs of all threads are counted, filtered, answered together and tried
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
   await page.goBack();
   await page.setViewportSize({ width: 360, height: 740 });
-  await page.getByRole("heading", { name: "Runs" }).waitFor();
+  await page.getByRole("row").filter({ hasText: "greet" }).first().waitFor();
   await v.narrow("the runs on a phone");
   await v.picture("runs-phone");
 });

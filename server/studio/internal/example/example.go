@@ -193,8 +193,8 @@ func Report() (*graph.Graph[Text], error) {
 		}
 	}
 	research := graph.New[Text]("research")
-	research.AddNode("search", say("what was found", 2*time.Second))
-	research.AddNode("ask", say("what was said", 2*time.Second))
+	research.AddNode("search", say("what was found", 6*time.Second))
+	research.AddNode("ask", say("what was said", 6*time.Second))
 	research.AddNode("sum", say("the sum", 100*time.Millisecond), graph.Defer())
 	research.AddEdge(graph.Start, "search")
 	research.AddEdge(graph.Start, "ask")

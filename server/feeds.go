@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -224,11 +225,7 @@ func (f *feeds) sweep(now time.Time) {
 	for _, some := range byUser {
 		f.fit(some, f.limits.LogsPerUser)
 	}
-	all := make([]*feed, 0, len(f.byThread))
-	for _, one := range f.byThread {
-		all = append(all, one)
-	}
-	f.fit(all, f.limits.Logs)
+	f.fit(slices.Collect(maps.Values(f.byThread)), f.limits.Logs)
 }
 
 func (f *feeds) drop(one *feed) {
@@ -324,7 +321,7 @@ func (f *feeds) end(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	if f.shared && !over {
-		states, _ := f.db.FeedsOf(ctx, threadsOf(all)) // clients come back elsewhere
+		states, _ := f.db.FeedsOf(ctx, slices.Collect(maps.Keys(all))) // clients come back elsewhere
 		for _, state := range states {
 			_ = all[state.Thread].reach(ctx, state)
 		}
@@ -333,14 +330,6 @@ func (f *feeds) end(ctx context.Context) {
 		one.end(errOver)
 		f.leave(one)
 	}
-}
-
-func threadsOf(all map[string]*feed) []string {
-	out := make([]string, 0, len(all))
-	for thread := range all {
-		out = append(out, thread)
-	}
-	return out
 }
 
 // followed reports whether somebody follows a thread, or did not long ago.
@@ -533,6 +522,18 @@ func (f *feed) end(why error) {
 func (f *feed) next() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.at
+}
+
+// nextOf is next for one run, or the number of its end if that was told.
+func (f *feed) nextOf(run string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ev := range slices.Backward(f.events) {
+		if ev.Run == run && ev.Method == endEvent {
+			return ev.Seq
+		}
+	}
 	return f.at
 }
 

@@ -111,8 +111,8 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		_, err := w.Write([]byte(": the run is over, and its events are not kept any more\n"))
 		return err
 	}
-	if from < 0 {
-		from = log.next()
+	if next := log.next(); from < 0 || from > next {
+		from = next
 	}
 	for {
 		// A heartbeat is a comment with a single line feed: clients take an empty

@@ -53,12 +53,12 @@ func (s *stream) leave() {
 	}
 }
 
-// next returns the number of the next event.
+// next returns the number of the next event, or of the last if there is none after it.
 func (s *stream) next() int64 {
 	if s.feed == nil {
 		return 0
 	}
-	return s.feed.next()
+	return s.feed.nextOf(s.run.ID)
 }
 
 // read waits for the first event from a number on, of those that are left. It returns

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,22 @@ func TestAReaderWhoseNextEventIsGoneIsCutOff(t *testing.T) {
 	fill(f, 40, 1<<20)
 	if _, err := f.read(t.Context(), at+1, 0, ""); !errors.Is(err, errSlow) {
 		t.Errorf("read: %v, want %v", err, errSlow)
+	}
+}
+
+func TestWhoJoinsARunThatIsOverReadsItsEndAtOnce(t *testing.T) {
+	all := newFeeds(Limits{Log: maxFeed})
+	f, err := all.open(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.send(db.FeedEvent{Run: "a", Version: 1, Method: "values"}, endOf("a", nil), db.FeedEvent{Run: "b", Version: 1, Method: "values"})
+	over := &stream{base: &base{feeds: all}, run: &db.Run{ID: "a"}, feed: f, ctx: t.Context()}
+	if _, err := over.read(t.Context(), over.next()); !errors.Is(err, io.EOF) {
+		t.Errorf("of the run that is over is read: %v", err)
+	}
+	if works := (&stream{run: &db.Run{ID: "b"}, feed: f}); works.next() != f.next() {
+		t.Errorf("the next event of the run that works is %d, not %d", works.next(), f.next())
 	}
 }
 

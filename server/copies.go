@@ -27,28 +27,30 @@ const (
 	oldEvents = time.Hour             // after which events of the second version go even while their run works
 )
 
-// copy copies what is told of a thread, until the context ends.
-func (f *feeds) copy(ctx context.Context, one *feed) {
-	begun := false
-	for wait := time.Duration(0); ; {
+// copy copies what is told of a thread, of which is known what it was in the database just
+// now, until the context ends.
+func (f *feeds) copy(ctx context.Context, one *feed, state db.Feed) {
+	for wait, known := time.Duration(0), true; ; known = false {
 		if wait > 0 && !pause(ctx, wait) {
 			return
 		}
 		// Where the feed ends comes first: the events before that are there by then, as
 		// far as they are still kept.
-		state, err := f.db.FeedState(ctx, one.thread)
+		var err error
+		if !known {
+			state, err = f.db.FeedState(ctx, one.thread)
+		}
 		ended := err == nil && !one.isStill(state)
 		if ended {
 			state = one.own()
 		}
-		if err == nil && !begun && state.First > 0 {
+		if err == nil && !one.begins() && state.First > 0 {
 			var from int64
 			if from, err = f.beginning(ctx, state); err == nil {
-				begun = true
 				one.begin(from)
 			}
 		}
-		for more := begun; err == nil && more && (ended || one.next() < state.Next); {
+		for more := one.begins(); err == nil && more && (ended || one.next() < state.Next); {
 			var some []db.FeedEvent
 			some, err = f.db.FeedEvents(ctx, state, one.next(), feedPage)
 			one.take(some)
@@ -82,7 +84,7 @@ func (f *feeds) copy(ctx context.Context, one *feed) {
 // beginning returns the number from which on to copy: of more than a feed keeps,
 // the newest.
 func (f *feeds) beginning(ctx context.Context, state db.Feed) (int64, error) {
-	if f.limits.Log <= 0 {
+	if f.limits.Log <= 0 || state.First == state.Next {
 		return state.First, nil
 	}
 	over, err := f.db.NewestFeed(ctx, state, f.limits.Log)
@@ -107,6 +109,13 @@ func (f *feed) own() db.Feed {
 	return db.Feed{Thread: f.thread, First: f.first}
 }
 
+// begins reports whether it is known from which number on events are copied.
+func (f *feed) begins() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at > 0
+}
+
 // begin notes from which number on events are copied.
 func (f *feed) begin(from int64) {
 	f.mu.Lock()
@@ -128,7 +137,14 @@ func (f *feed) through(state db.Feed) {
 func (f *feed) heard(some []db.FeedEvent) {
 	f.order.Lock()
 	defer f.order.Unlock()
-	if len(some) > 0 && f.next() == some[0].Seq {
+	if len(some) == 0 {
+		return
+	}
+	first := db.Feed{First: some[0].Feed}
+	if some[0].Seq == first.First && f.isStill(first) { // they are the first of all
+		f.begin(first.First)
+	}
+	if f.next() == some[0].Seq {
 		f.take(some)
 		return
 	}

@@ -464,10 +464,8 @@ func (s *crons) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 		}
 		t = made
 	}
-	fire := func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error {
-		return s.db.FireCron(ctx, f, made, r, alone, limit, change)
-	}
-	run, err := s.runs.enqueue(ctx, fire, t, a, g, &b)
+	fire := func(ctx context.Context, r db.NewRun) error { return s.db.FireCron(ctx, f, r) }
+	run, err := s.runs.enqueue(ctx, fire, t, made, a, g, &b)
 	if err != nil {
 		if _, told := errors.AsType[*fault](err); !told && !errors.Is(err, db.ErrFired) {
 			s.dispatcher.wake(t.ID) // it is there if only the answer to its commit was lost

@@ -158,12 +158,10 @@ func (s *conversations) say(r *http.Request, user string, m dialogue.Message, mo
 	}
 	begin := func() (*db.Run, error) {
 		t, err := s.db.Thread(ctx, thread)
+		var made *db.Thread
 		if errors.Is(err, db.ErrNotFound) {
-			t = s.newThread(thread, metadata, false)
-			if err := within(mine, t.Metadata); err != nil {
-				return nil, err
-			}
-			err = s.addThread(ctx, t)
+			made = s.newThread(thread, metadata, false)
+			t, err = made, within(mine, made.Metadata)
 		}
 		if err != nil {
 			return nil, err
@@ -171,7 +169,7 @@ func (s *conversations) say(r *http.Request, user string, m dialogue.Message, mo
 		if !mine.allows(t.Metadata) {
 			return nil, &fault{http.StatusForbidden, "forbidden: the conversation is somebody else's"}
 		}
-		return s.runs.enqueue(ctx, s.db.AddRun, t, a, g, b)
+		return s.runs.enqueue(ctx, s.db.AddRun, t, made, a, g, b)
 	}
 	// Another client may make or remove the thread at the same time.
 	for wait := time.Millisecond; ; wait *= 2 {

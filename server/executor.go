@@ -42,7 +42,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		return failed
 	}
 	err = errors.Join(err, failed)
-	run, failed = s.claim(keep, run, head, a)
+	run, thread, failed := s.claim(keep, run, head, a)
 	if failed != nil {
 		return failed
 	}
@@ -57,12 +57,8 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	if err == nil {
 		assistant, g, err = s.findAssistant(keep, run.AssistantID)
 	}
-	var thread *db.Thread
-	if err == nil {
-		if thread, err = s.db.Thread(keep, run.ThreadID); errors.Is(err, db.ErrNotFound) {
-			a.stopAs(stopRemoved) // as it was asked to, or will be
-			err = nil
-		}
+	if thread == nil {
+		a.stopAs(stopRemoved) // as it was asked to, or will be
 	}
 	if db.Outage(err) {
 		return err
@@ -134,10 +130,10 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	if err != nil && why == stopNone && (errors.Is(err, graph.ErrDrained) || errors.Is(context.Cause(ctx), graph.ErrDrained)) {
 		return nil // clients come back for the rest
 	}
-	if holds, failed := s.db.Holds(keep, run.ID, s.instance); failed == nil && !holds {
-		return db.ErrTaken
-	}
 	if why == stopNone && run.Attempt < maxAttempts && outage(err) {
+		if holds, failed := s.db.Holds(keep, run.ID, s.instance); failed == nil && !holds {
+			return db.ErrTaken
+		}
 		return fmt.Errorf("the database failed in the middle of the run: %w", err)
 	}
 	return s.conclude(keep, run, &b, g, line, live, err, why, enc)
@@ -163,8 +159,9 @@ func (s *base) head(ctx context.Context, thread string) (*checkpoint.Record, err
 }
 
 // claim makes a run the one that works on its thread, and notes to which checkpoint
-// a rollback returns. The run may have been asked to stop before.
-func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Record, a *activeRun) (*db.Run, error) {
+// a rollback returns. The run may have been asked to stop before. The thread is nil if it
+// is being removed.
+func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Record, a *activeRun) (*db.Run, *db.Thread, error) {
 	base := func(head *checkpoint.Record) string {
 		if head == nil {
 			return ""
@@ -172,7 +169,7 @@ func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Reco
 		return string(head.ID)
 	}
 	first := !run.Begun
-	run, err := s.db.BeginRun(ctx, run.ID, run.ThreadID, s.instance, func(r *db.Run, why int) {
+	run, thread, err := s.db.BeginRun(ctx, run.ID, run.ThreadID, s.instance, func(r *db.Run, why int) {
 		a.stopAs(stop(why))
 		r.UpdatedAt = now()
 		r.Attempt++
@@ -181,17 +178,18 @@ func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Reco
 		}
 	})
 	if err != nil || !first || !s.db.Shared() {
-		return run, err
+		return run, thread, err
 	}
 	// Another instance's run may have worked on the thread until the claim.
 	newest, err := s.head(ctx, run.ThreadID)
 	if err != nil || base(newest) == run.Base {
-		return run, err
+		return run, thread, err
 	}
-	return s.db.UpdateRun(ctx, run.ID, s.instance, func(r *db.Run) error {
+	run, err = s.db.UpdateRun(ctx, run.ID, s.instance, func(r *db.Run) error {
 		r.Base = base(newest)
 		return nil
 	})
+	return run, thread, err
 }
 
 // call begins what a run asks for.
@@ -347,10 +345,10 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 
 // conclude notes what came of a run, and tells of it.
 func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, line *line, live *live, failure error, why stop, enc ...*encoder) error {
-	if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds && why == stopRollback {
-		return db.ErrTaken
-	}
 	if why == stopRollback {
+		if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds {
+			return db.ErrTaken
+		}
 		err := s.rollBack(ctx, run, g, line, live)
 		if err == nil {
 			s.metrics.ended(run, rolledBack)

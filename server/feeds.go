@@ -129,7 +129,7 @@ func (f *feeds) enter(ctx context.Context, state db.Feed) (*feed, error) {
 	if f.shared {
 		ctx, stop := context.WithCancel(f.ctx)
 		one.stop = stop
-		f.copies.Go(func() { f.copy(ctx, one) })
+		f.copies.Go(func() { f.copy(ctx, one, state) })
 	}
 	f.mu.Unlock()
 	return one, nil

@@ -352,71 +352,60 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 	if b.Metadata, mine, err = s.access.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, b.Metadata); err != nil {
 		return nil, err
 	}
-	var t *db.Thread
-	made := ""
-	if thread == "" {
-		owned, _, err := s.access.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun}, nil)
-		if err != nil {
+	var t, made *db.Thread
+	var run *db.Run
+	for tries := 0; ; tries++ {
+		if thread == "" {
+			owned, _, err := s.access.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun}, nil)
+			if err != nil {
+				return nil, err
+			}
+			made = s.newThread(uuid.Must(uuid.NewV7()).String(), owned, b.OnCompletion != "keep")
+			if err := within(mine, made.Metadata); err != nil {
+				return nil, err
+			}
+			t = made
+		} else if t, made, err = s.place(ctx, thread, mine, b.IfNotExists == "create"); err != nil {
 			return nil, err
 		}
-		t = s.newThread(uuid.Must(uuid.NewV7()).String(), owned, b.OnCompletion != "keep")
-		if err := within(mine, t.Metadata); err != nil {
+		run, err = s.enqueue(ctx, s.db.AddRun, t, made, a, g, b)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, db.ErrExists) || tries == 10 { // somebody has made it meanwhile
 			return nil, err
 		}
-		if err := s.addThread(ctx, t); err != nil {
-			return nil, err
-		}
-		made = t.ID
-	} else if t, made, err = s.place(ctx, thread, mine, b.IfNotExists == "create"); err != nil {
-		return nil, err
-	}
-	run, err := s.enqueue(ctx, s.db.AddRun, t, a, g, b)
-	if err != nil && made != "" { // nobody has a use for it
-		err = errors.Join(err, s.threads.removeThread(background(r), made))
-	}
-	if err != nil {
-		return nil, err
 	}
 	note(ctx, "thread", t.ID)
 	note(ctx, "run", run.ID)
 	return run, nil
 }
 
-// place sees to it that a thread is there and the user's, and returns it, with its
-// ID if it was made.
-func (s *runs) place(ctx context.Context, thread string, mine Filter, create bool) (t *db.Thread, made string, err error) {
+// place returns a thread that is the user's; made is the same if there is none yet, and
+// it is to be made.
+func (s *runs) place(ctx context.Context, thread string, mine Filter, create bool) (t, made *db.Thread, err error) {
 	t, err = s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) && create {
 		owned, f, err := s.access.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
-		t = s.newThread(thread, owned, false)
-		if err := within(f, t.Metadata); err != nil {
-			return nil, "", err
-		}
-		if err := s.addThread(ctx, t); !errors.Is(err, db.ErrExists) {
-			return t, thread, err
-		}
-		// Somebody has made it meanwhile.
-		t, err = s.db.Thread(ctx, thread)
-		if err != nil {
-			return nil, "", err
-		}
-	} else if err != nil && !errors.Is(err, db.ErrNotFound) {
-		return nil, "", err
+		made = s.newThread(thread, owned, false)
+		return made, made, within(f, made.Metadata)
+	}
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return nil, nil, err
 	}
 	if t == nil || !mine.allows(t.Metadata) {
-		return nil, "", notFound("Thread with ID %s not found", thread)
+		return nil, nil, notFound("Thread with ID %s not found", thread)
 	}
-	return t, "", nil
+	return t, nil, nil
 }
 
-type addRun func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error
-
 // enqueue has a run stored by add, which is [db.DB.AddRun] or does more, and has it
-// started.
-func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
+// started. A thread that is made for it is stored with it; the error is [db.ErrExists] if
+// it is there.
+func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun) error, t, made *db.Thread, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
 	if err := s.canBegin(ctx, t, g, b); err != nil {
 		return nil, err
 	}
@@ -424,17 +413,16 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 	at := now()
 	run := &db.Run{
 		ID: uuid.Must(uuid.NewV7()).String(), ThreadID: thread, AssistantID: a.ID, CreatedAt: at, UpdatedAt: at, Status: db.Pending,
-		Strategy: b.Strategy, StartsAt: at.Add(time.Duration(b.AfterSeconds * float64(time.Second))),
+		Strategy: b.Strategy, StartsAt: at.Add(time.Duration(b.AfterSeconds * float64(time.Second))), Holder: s.instance, User: userJSON(ctx),
 	}
 	var earlier []*db.Run
 	var err error
-	if b.Strategy == interrupt || b.Strategy == rollback {
+	if made == nil && (b.Strategy == interrupt || b.Strategy == rollback) {
 		if earlier, err = s.db.OpenRuns(ctx, thread); err != nil {
 			return nil, err
 		}
 	}
-	run.Holder, run.User = s.instance, userJSON(ctx)
-	err = add(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
+	err = add(ctx, db.NewRun{Run: run, Made: made, Alone: b.Strategy == reject, Limit: s.runLimit(ctx), Change: func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		config, err := b.Config.after(t, g)
 		if err != nil {
@@ -451,7 +439,7 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 		delete(own, "created_by")
 		t.Metadata = objectOf(t.Metadata).with(own).raw()
 		return nil
-	})
+	}})
 	if err != nil {
 		switch {
 		case errors.Is(err, db.ErrBusy):
@@ -462,6 +450,9 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 			return nil, notFound("Thread with ID %s not found", thread)
 		}
 		return nil, err
+	}
+	if made != nil {
+		s.feeds.renew(thread)
 	}
 	for _, e := range earlier {
 		why := stopInterrupt

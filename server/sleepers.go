@@ -106,7 +106,7 @@ func (s *sleepers) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		ID: id, ThreadID: thread, AssistantID: last[0].AssistantID, CreatedAt: at, UpdatedAt: at, Status: db.Pending, Kwargs: kwargs,
 		Strategy: b.Strategy, StartsAt: at, Holder: s.instance, User: last[0].User, Metadata: last[0].Metadata,
 	}
-	err = s.db.AddRun(ctx, run, false, db.RunLimit{All: -1, OfOwner: -1}, nil)
+	err = s.db.AddRun(ctx, db.NewRun{Run: run, Limit: db.RunLimit{All: -1, OfOwner: -1}})
 	if err != nil {
 		if _, found := s.db.Run(ctx, id); found == nil || errors.Is(err, db.ErrNotFound) { // made meanwhile, or the thread is gone
 			return nil

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 func opened(t testing.TB, path string) *DB {
@@ -19,6 +23,20 @@ func opened(t testing.TB, path string) *DB {
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// stores calls f with an empty database of each kind.
+func stores(t *testing.T, f func(*testing.T, *DB)) {
+	t.Run("memory", func(t *testing.T) { f(t, opened(t, "")) })
+	t.Run("sqlite", func(t *testing.T) { f(t, opened(t, t.TempDir()+"/db")) })
+	t.Run("postgres", func(t *testing.T) {
+		d, err := OpenPostgres(t.Context(), servertest.Postgres(t), fmt.Sprintf("t%d_%x", os.Getpid(), crc32.ChecksumIEEE([]byte(t.Name()))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		f(t, d)
+	})
 }
 
 func thread(id, owner string) *Thread {
@@ -32,14 +50,17 @@ var unlimited = RunLimit{All: -1, OfOwner: -1}
 
 // An instance whose clock is behind doesn't jump the queue.
 func TestRunsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T) {
-	d := opened(t, "")
+	stores(t, runsTakeTurnsInTheOrderInWhichTheyWereAdded)
+}
+
+func runsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T, d *DB) {
 	if err := d.AddThread(t.Context(), thread("t", "")); err != nil {
 		t.Fatal(err)
 	}
 	at := time.Now()
 	for i, skew := range []time.Duration{0, -time.Hour, time.Hour, -time.Hour} {
 		r := &Run{ID: fmt.Sprint("r", i), ThreadID: "t", CreatedAt: at.Add(skew), UpdatedAt: at, StartsAt: at, Status: Pending, Holder: "i"}
-		if err := d.AddRun(t.Context(), r, false, unlimited, nil); err != nil {
+		if err := d.AddRun(t.Context(), NewRun{Run: r, Limit: unlimited}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,8 +74,8 @@ func TestRunsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T) {
 		}
 	}
 	begin := func(id string) error {
-		_, err := d.BeginRun(t.Context(), id, "t", "i", func(r *Run, stop int) {
-			if stop != 2 {
+		_, _, err := d.BeginRun(t.Context(), id, "t", "i", func(r *Run, stop int) {
+			if id == "r0" && stop != 2 {
 				t.Errorf("%s was asked to stop with %d", id, stop)
 			}
 		})
@@ -202,7 +223,10 @@ func TestASearchHoldsNobodyUp(t *testing.T) {
 }
 
 func TestFeedsNumberTheirEventsAndEndWithTheirThread(t *testing.T) {
-	d := opened(t, "")
+	stores(t, feedsNumberTheirEventsAndEndWithTheirThread)
+}
+
+func feedsNumberTheirEventsAndEndWithTheirThread(t *testing.T, d *DB) {
 	add := func(always bool, n int) {
 		t.Helper()
 		events := make([]FeedEvent, n)
@@ -263,8 +287,47 @@ func TestFeedsNumberTheirEventsAndEndWithTheirThread(t *testing.T) {
 	}
 }
 
+func TestOnlyWhoHoldsARunTellsOfIt(t *testing.T) { stores(t, onlyWhoHoldsARunTellsOfIt) }
+
+func onlyWhoHoldsARunTellsOfIt(t *testing.T, d *DB) {
+	at := time.Now()
+	r := &Run{ID: "r", ThreadID: "t", CreatedAt: at, UpdatedAt: at, Status: Pending, Holder: "i"}
+	if err := d.AddRun(t.Context(), NewRun{Run: r, Made: thread("t", ""), Limit: RunLimit{All: -1, OfOwner: -1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.AddRun(t.Context(), NewRun{Run: r, Made: thread("t", ""), Limit: RunLimit{All: -1, OfOwner: -1}}); !errors.Is(err, ErrExists) {
+		t.Errorf("a thread is made again: %v", err)
+	}
+	tell := func(run, holder string) error {
+		return d.AddFeed(t.Context(), "t", run, holder, true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`)}, {Run: run, Version: 1, Method: "end"}})
+	}
+	if err := tell("r", "other"); !errors.Is(err, ErrTaken) {
+		t.Errorf("another instance tells: %v", err)
+	}
+	if err := tell("none", "i"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of no run is told: %v", err)
+	}
+	if f, err := d.FeedState(t.Context(), "t"); err != nil || f.Next != 0 {
+		t.Errorf("there is %+v, %v", f, err)
+	}
+	if err := tell("r", "i"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.FeedState(t.Context(), "t")
+	if err != nil || f.Next != f.First+2 {
+		t.Fatalf("there is %+v, %v", f, err)
+	}
+	list, err := d.FeedEvents(t.Context(), f, 0, 10)
+	if err != nil || len(list) != 2 || list[0].Seq != f.First || list[0].Feed != f.First || list[1].Method != "end" || list[1].Run != "r" {
+		t.Errorf("of it is told %+v, %v", list, err)
+	}
+}
+
 func TestWhatWasToldOfAThreadIsKeptUntilAnotherOfItsIDIsMade(t *testing.T) {
-	d := opened(t, "")
+	stores(t, whatWasToldOfAThreadIsKeptUntilAnotherOfItsIDIsMade)
+}
+
+func whatWasToldOfAThreadIsKeptUntilAnotherOfItsIDIsMade(t *testing.T, d *DB) {
 	tell := func(run string) {
 		t.Helper()
 		if err := d.AddFeed(t.Context(), "t", "", "", true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`), Told: run}}); err != nil {
@@ -331,13 +394,15 @@ func remove(t *testing.T, d *DB, id string) {
 
 // A thread that is being removed is gone for all but the runs that end with it, and
 // its ID isn't free. One at a time removes it.
-func TestAThreadThatIsBeingRemovedIsGone(t *testing.T) {
-	d, ctx := opened(t, ""), t.Context()
+func TestAThreadThatIsBeingRemovedIsGone(t *testing.T) { stores(t, aThreadThatIsBeingRemovedIsGone) }
+
+func aThreadThatIsBeingRemovedIsGone(t *testing.T, d *DB) {
+	ctx := t.Context()
 	run := func(id string) *Run {
 		return &Run{ID: id, ThreadID: "t", Status: Pending, Holder: "i", CreatedAt: time.Now(), UpdatedAt: time.Now(), StartsAt: time.Now()}
 	}
 	none := RunLimit{All: -1, OfOwner: -1}
-	if err := errors.Join(d.AddThread(ctx, thread("t", "u")), d.AddRun(ctx, run("r"), false, none, nil)); err != nil {
+	if err := errors.Join(d.AddThread(ctx, thread("t", "u")), d.AddRun(ctx, NewRun{Run: run("r"), Limit: none})); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.DeleteThread(ctx, "t"); !errors.Is(err, ErrNotFound) {
@@ -351,7 +416,7 @@ func TestAThreadThatIsBeingRemovedIsGone(t *testing.T) {
 	_, err = d.Thread(ctx, "t")
 	_, changed := d.UpdateThread(ctx, "t", func(*Thread) error { return nil })
 	_, again := d.RemoveThread(ctx, "t", at, time.Time{})
-	for what, err := range map[string]error{"reading": err, "changing": changed, "removing it again": again, "adding a run": d.AddRun(ctx, run("s"), false, none, nil)} {
+	for what, err := range map[string]error{"reading": err, "changing": changed, "removing it again": again, "adding a run": d.AddRun(ctx, NewRun{Run: run("s"), Limit: none})} {
 		if !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -362,7 +427,7 @@ func TestAThreadThatIsBeingRemovedIsGone(t *testing.T) {
 	if err := d.AddThread(ctx, thread("t", "v")); !errors.Is(err, ErrExists) {
 		t.Errorf("making it: %v", err)
 	}
-	if _, err := d.BeginRun(ctx, "r", "t", "i", func(*Run, int) {}); err != nil {
+	if _, _, err := d.BeginRun(ctx, "r", "t", "i", func(*Run, int) {}); err != nil {
 		t.Errorf("its run begins: %v", err)
 	}
 	end := End{Now: at, Settle: func(th *Thread) { th.Status = Idle }}

@@ -459,56 +459,68 @@ type RunLimit struct {
 // ErrTooMany says that a limit of runs is reached.
 var ErrTooMany = errors.New("too many runs have not ended")
 
-// AddRun stores a new run and makes its thread busy; change, which may be nil,
-// changes the thread. If alone is set and the thread has a run that has not
-// ended, it returns ErrBusy, and over the limit ErrTooMany. (In PostgreSQL, runs
-// that are added at the same moment may exceed it by as many as there are
-// connections.)
-func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
-	return d.tx(ctx, func(tx execer) error { return d.addRun(ctx, tx, r, alone, limit, change) })
+// NewRun is a run to be added.
+type NewRun struct {
+	*Run
+	Made  *Thread // made for it, with it; nil if its thread is there
+	Alone bool    // the thread must have no run that has not ended
+	Limit RunLimit
+
+	// Change, if it isn't nil, changes the thread; it may add to the run.
+	Change func(*Thread) error
 }
 
-func (d *DB) addRun(ctx context.Context, tx execer, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
-	// The thread's row is what two requests meet at.
-	t, err := d.present(ctx, tx, r.ThreadID, d.forUpdate())
-	if err != nil {
-		return err
+// AddRun stores a new run and makes its thread busy. It returns ErrExists if the thread
+// was to be made and is there, ErrBusy if the run isn't alone and is to be, and
+// ErrTooMany over the limit. (In PostgreSQL, runs that are added at the same moment may
+// exceed it by as many as there are connections.)
+func (d *DB) AddRun(ctx context.Context, r NewRun) error {
+	return d.tx(ctx, func(tx execer) error { return d.addRun(ctx, tx, r) })
+}
+
+func (d *DB) addRun(ctx context.Context, tx execer, r NewRun) (err error) {
+	t := r.Made
+	if t == nil {
+		// The thread's row is what two requests meet at.
+		if t, err = d.present(ctx, tx, r.ThreadID, d.forUpdate()); err != nil {
+			return err
+		}
 	}
-	if alone {
-		var open int
-		err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE thread = ? AND status IN ('pending', 'running')`), r.ThreadID).Scan(&open)
+	if r.Alone && r.Made == nil {
+		open, err := d.anyOpen(ctx, tx, r.ThreadID)
 		if err != nil {
 			return err
 		}
-		if open > 0 {
+		if open {
 			return ErrBusy
 		}
 	}
-	if err := d.room(ctx, tx, limit); err != nil {
+	if err := d.room(ctx, tx, r.Limit); err != nil {
 		return err
 	}
-	if change != nil {
-		if err := change(t); err != nil {
+	if r.Change != nil {
+		if err := r.Change(t); err != nil {
 			return err
 		}
 	}
 	t.Status, t.UpdatedAt = Busy, r.CreatedAt
-	if err := d.putThread(ctx, tx, t); err != nil {
+	put := d.putThread
+	if r.Made != nil {
+		put = d.addThread
+	}
+	if err := put(ctx, tx, t); err != nil {
 		return err
 	}
-	data, err := encode(r) // change may have added to it
+	data, err := encode(r.Run)
 	if err != nil {
 		return err
 	}
 	// The runs of a thread take turns in the order in which they were added,
 	// whatever the clocks of the instances say.
-	var last int64
-	if err := tx.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(created), 0) FROM @superstep_runs WHERE thread = ?`), r.ThreadID).Scan(&last); err != nil {
-		return err
-	}
 	graph, _, _ := t.labels()
-	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, graph, thread_owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.ID, r.ThreadID, r.AssistantID, r.Status, max(r.CreatedAt.UnixMicro(), last+1), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, graph, t.owner(), data)
+	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, graph, thread_owner, data)
+		SELECT ?, CAST(? AS text), ?, ?, CASE WHEN coalesce(max(created), 0) < CAST(? AS bigint) THEN ? ELSE max(created) + 1 END, ?, ?, ?, ?, ?, ?, ? FROM @superstep_runs WHERE thread = ?`,
+		r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, r.Limit.Owner, graph, t.owner(), data, r.ThreadID)
 	return err
 }
 
@@ -557,50 +569,69 @@ func (d *DB) UpdateRun(ctx context.Context, id, holder string, change func(*Run)
 
 // BeginRun notes that a run of a holder works. Only one run of a thread may: if
 // another one does it returns ErrBusy, and ErrEnded if the run is over. Change is
-// given what the run was asked to stop with, as [DB.Stop] noted.
-func (d *DB) BeginRun(ctx context.Context, id, thread, holder string, change func(r *Run, stop int)) (*Run, error) {
-	out := new(Run)
+// given what the run was asked to stop with, as [DB.Stop] noted, also if another works. It
+// returns the run and
+// its thread, which may be about to be removed: then it is nil.
+func (d *DB) BeginRun(ctx context.Context, id, thread, holder string, change func(r *Run, stop int)) (*Run, *Thread, error) {
+	out, t := new(Run), new(Thread)
 	err := d.tx(ctx, func(tx execer) error {
-		if _, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread); err != nil {
-			return err
-		}
-		if err := d.held(ctx, tx, id, holder, out, d.forUpdate()); err != nil {
+		stop, err := d.both(ctx, tx, id, thread, holder, t, out)
+		if err != nil {
 			return err
 		}
 		if out.Ended() {
 			return ErrEnded
 		}
-		var others, stop int
-		if err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE status = 'running' AND thread = ? AND id <> ?`), thread, id).Scan(&others); err != nil {
-			return err
-		}
-		if others > 0 {
-			return ErrBusy
-		}
-		if err := tx.QueryRowContext(ctx, d.bind(`SELECT stop FROM @superstep_runs WHERE id = ?`), id).Scan(&stop); err != nil {
-			return err
-		}
 		out.Status = Running
 		change(out, stop)
-		return d.putRun(ctx, tx, out)
+		n, err := d.putRunIf(ctx, tx, out, ` AND NOT EXISTS (SELECT 1 FROM @superstep_runs other WHERE other.status = 'running' AND other.thread = ? AND other.id <> ?)`, thread, id)
+		if err == nil && n == 0 {
+			err = ErrBusy
+		}
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return out, nil
+	if t.Status == removed {
+		t = nil
+	}
+	return out, t, nil
 }
 
 // ErrEnded says that a run is over.
 var ErrEnded = errors.New("the run is over")
 
 func (d *DB) putRun(ctx context.Context, e execer, r *Run) error {
+	_, err := d.putRunIf(ctx, e, r, "")
+	return err
+}
+
+// putRunIf is putRun under a condition. It returns how many rows it changed.
+func (d *DB) putRunIf(ctx context.Context, e execer, r *Run, where string, args ...any) (int64, error) {
 	data, err := encode(r)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, error = ?, began = ?, ended = ?, data = ? WHERE id = ?`,
-		r.Status, r.UpdatedAt.UnixMicro(), r.Error.folded(), micros(r.StartedAt), micros(r.EndedAt), data, r.ID)
-	return err
+	return d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, error = ?, began = ?, ended = ?, data = ? WHERE id = ?`+where,
+		append([]any{r.Status, r.UpdatedAt.UnixMicro(), r.Error.folded(), micros(r.StartedAt), micros(r.EndedAt), data, r.ID}, args...)...)
+}
+
+// both reads a thread and a run of it and locks them, in that order. It checks the run's
+// holder, and returns what the run was asked to stop with.
+func (d *DB) both(ctx context.Context, tx execer, id, thread, holder string, t *Thread, r *Run) (stop int, err error) {
+	var ofThread, ofRun string
+	err = tx.QueryRowContext(ctx, d.bind(`SELECT t.data, r.data, r.holder, r.stop FROM @superstep_server_threads t JOIN @superstep_runs r ON r.thread = t.id WHERE t.id = ? AND r.id = ?`+d.forUpdate()), thread, id).
+		Scan(&ofThread, &ofRun, &r.Holder, &stop)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, ErrNotFound
+	case err != nil:
+		return 0, err
+	case r.Holder != holder:
+		return 0, ErrTaken
+	}
+	return stop, errors.Join(json.Unmarshal([]byte(ofThread), t), json.Unmarshal([]byte(ofRun), r))
 }
 
 // End is what is noted together with the end of a run.
@@ -621,11 +652,8 @@ type End struct {
 func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, change func(*Run)) (run *Run, remove time.Time, err error) {
 	run = new(Run)
 	err = d.tx(ctx, func(tx execer) error {
-		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread)
-		if err != nil {
-			return err
-		}
-		if err := d.held(ctx, tx, id, holder, run, d.forUpdate()); err != nil {
+		t := new(Thread)
+		if _, err := d.both(ctx, tx, id, thread, holder, t, run); err != nil {
 			return err
 		}
 		if run.Ended() {
@@ -647,7 +675,8 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 				return err
 			}
 		}
-		return d.addFeed(ctx, tx, thread, true, end.Events)
+		_, err = d.addFeed(ctx, tx, thread, "", "", true, end.Events)
+		return err
 	})
 	return run, remove, err
 }
@@ -656,11 +685,8 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 // nothing.
 func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) error {
 	return d.tx(ctx, func(tx execer) error {
-		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread)
-		if err != nil {
-			return err
-		}
-		if err := d.held(ctx, tx, id, holder, new(Run), d.forUpdate()); err != nil {
+		t := new(Thread)
+		if _, err := d.both(ctx, tx, id, thread, holder, t, new(Run)); err != nil {
 			return err
 		}
 		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE id = ?`, id); err != nil {
@@ -669,7 +695,8 @@ func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) er
 		if err := d.settle(ctx, tx, t, end); err != nil {
 			return err
 		}
-		return d.addFeed(ctx, tx, thread, true, end.Events)
+		_, err := d.addFeed(ctx, tx, thread, "", "", true, end.Events)
+		return err
 	})
 }
 
@@ -700,29 +727,27 @@ type Turn struct {
 // Turns returns the first runs of a thread that have not ended: those that work,
 // then those that wait, in their order.
 func (d *DB) Turns(ctx context.Context, thread string, limit int) ([]Turn, error) {
-	var out []Turn
-	for _, where := range []string{`status = 'running'`, `status IN ('pending', 'running') AND status <> 'running'`} {
-		rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM @superstep_runs WHERE `+where+` AND thread = ? ORDER BY created, id LIMIT ?`), thread, limit-len(out))
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
-			var t Turn
-			var status string
-			var starts int64
-			if err := rows.Scan(&t.ID, &t.Holder, &status, &starts); err != nil {
-				rows.Close()
-				return nil, err
-			}
-			t.Running, t.Starts = status == Running, time.UnixMicro(starts)
-			out = append(out, t)
-		}
-		rows.Close()
-		if err := rows.Err(); err != nil {
-			return nil, err
-		}
+	part := func(where string) string {
+		return `SELECT * FROM (SELECT id, holder, status, starts, created FROM @superstep_runs WHERE ` + where + ` AND thread = ? ORDER BY created, id LIMIT ?) AS `
 	}
-	return out, nil
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM (`+part(`status = 'running'`)+`working UNION ALL `+
+		part(`status IN ('pending', 'running') AND status <> 'running'`)+`waiting) AS turns ORDER BY status = 'running' DESC, created, id`), thread, limit, thread, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []Turn
+	for rows.Next() {
+		var t Turn
+		var status string
+		var starts int64
+		if err := rows.Scan(&t.ID, &t.Holder, &status, &starts); err != nil {
+			return nil, err
+		}
+		t.Running, t.Starts = status == Running, time.UnixMicro(starts)
+		out = append(out, t)
+	}
+	return out[:min(len(out), limit)], rows.Err()
 }
 
 // AnyOpen reports whether a thread has runs that have not ended.
@@ -910,20 +935,14 @@ type Firing struct {
 var ErrFired = errors.New("the cron is not due any more")
 
 // FireCron moves a cron on to when it is due next and adds the run that it starts,
-// as [DB.AddRun] does: both or neither. A thread that isn't nil is made for the
-// run. However many instances fire a cron at a time, one run comes of it; the
-// others get ErrFired.
-func (d *DB) FireCron(ctx context.Context, f Firing, made *Thread, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
+// as [DB.AddRun] does: both or neither. However many instances fire a cron at a time, one
+// run comes of it; the others get ErrFired.
+func (d *DB) FireCron(ctx context.Context, f Firing, r NewRun) error {
 	return d.tx(ctx, func(tx execer) error {
 		if err := d.moveCron(ctx, tx, f); err != nil {
 			return err
 		}
-		if made != nil {
-			if err := d.addThread(ctx, tx, made); err != nil {
-				return err
-			}
-		}
-		return d.addRun(ctx, tx, r, alone, limit, change)
+		return d.addRun(ctx, tx, r)
 	})
 }
 

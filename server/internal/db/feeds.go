@@ -14,9 +14,9 @@ import (
 // a thread's runs, whichever instance they are of, and events become visible in their
 // order.
 type FeedEvent struct {
-	// Seq is set by the database when the event is stored. What the first of several has
-	// before is a number that is the least for it.
-	Seq       int64
+	// Seq, and Feed, which is the feed's First, are set by the database when the event is
+	// stored. The Seq that the first of several has before is the least for it.
+	Seq, Feed int64
 	Run       string // empty: it is of none
 	Version   int    // of the protocol, 1 or 2
 	Method    string
@@ -34,73 +34,110 @@ type Feed struct {
 	First, Next int64 // the number of its first event, and of the next one; 0: it hasn't begun
 }
 
-// AddFeed appends events that a run's holder sends, all or none. If another
-// instance holds the run by now it returns ErrTaken. An empty run is for events
-// that are not of one. Unless always is set nothing is appended if nobody follows.
+// AddFeed appends events that a run's holder sends, all or none. If another instance
+// holds the run by now it returns ErrTaken. An empty run is for events that are not of
+// one. Unless always is set nothing is appended if nobody follows.
 func (d *DB) AddFeed(ctx context.Context, thread, run, holder string, always bool, events []FeedEvent) error {
+	if d.pg != nil { // all in one statement
+		appended, err := d.addFeed(ctx, d.sql, thread, run, holder, always, events)
+		if err == nil && run != "" && !appended {
+			err = d.held(ctx, d.sql, run, holder, new(Run), "")
+		}
+		return err
+	}
 	return d.tx(ctx, func(tx execer) error {
 		if run != "" {
-			lock := ""
-			if d.pg != nil {
-				lock = " FOR SHARE" // nobody takes the run over meanwhile
-			}
-			if err := d.held(ctx, tx, run, holder, new(Run), lock); err != nil {
+			if err := d.held(ctx, tx, run, holder, new(Run), ""); err != nil {
 				return err
 			}
 		}
-		return d.addFeed(ctx, tx, thread, always, events)
+		_, err := d.addFeed(ctx, tx, thread, "", "", always, events)
+		return err
 	})
 }
 
 // KeepFeed is how long events are told after somebody followed a feed last.
 const KeepFeed = 2 * time.Minute
 
-// addFeed is AddFeed in a transaction. Whoever appends holds the feed's row until
-// the end: so events become visible in the order of their numbers.
-func (d *DB) addFeed(ctx context.Context, tx execer, thread string, always bool, events []FeedEvent) error {
+// addFeed is AddFeed in a transaction; of PostgreSQL it is one statement, in which a run
+// that is named must be its holder's. Whoever appends holds the feed's row until the end:
+// so events become visible in the order of their numbers.
+func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string, always bool, events []FeedEvent) (appended bool, err error) {
 	if len(events) == 0 {
-		return nil
+		return false, nil
 	}
 	n, least := int64(len(events)), events[0].Seq
+	of, held := `(SELECT `+d.now()+` AS t) AS time`, []any(nil)
+	if run != "" { // nobody takes the run over meanwhile
+		of, held = of+`, (SELECT 1 FROM @superstep_runs WHERE id = ? AND holder = ? FOR SHARE) AS held`, []any{run, holder}
+	}
 	// Numbers begin at the time, in microseconds: so they grow even if the row went
 	// meanwhile, and clients drop those that they have seen.
-	query, args := `INSERT INTO @superstep_feeds (thread, first, next, changed, wanted) SELECT CAST(? AS text), t, CASE WHEN t > CAST(? AS bigint) THEN t ELSE CAST(? AS bigint) END + ?, t, 0 FROM (SELECT `+d.now()+` AS t) AS time WHERE true
-		ON CONFLICT (thread) DO UPDATE SET next = CASE WHEN superstep_feeds.next > CAST(? AS bigint) THEN superstep_feeds.next ELSE CAST(? AS bigint) END + ?, changed = excluded.changed RETURNING first, next`,
-		[]any{thread, least, least, n, least, least, n}
+	query, args := `INSERT INTO @superstep_feeds (thread, first, next, changed, wanted)
+		SELECT CAST(? AS text), t, CASE WHEN t > CAST(? AS bigint) THEN t ELSE CAST(? AS bigint) END + CAST(? AS bigint), t, 0 FROM `+of+` WHERE true
+		ON CONFLICT (thread) DO UPDATE SET changed = excluded.changed,
+			next = CASE WHEN superstep_feeds.next > CAST(? AS bigint) THEN superstep_feeds.next ELSE CAST(? AS bigint) END + CAST(? AS bigint) RETURNING first, next`,
+		slices.Concat([]any{thread, least, least, n}, held, []any{least, least, n})
 	if !always {
-		query, args = `UPDATE @superstep_feeds SET next = next + ?, changed = `+d.now()+` WHERE thread = ? AND wanted > `+d.now()+` - ? RETURNING first, next`,
+		query, args = `UPDATE @superstep_feeds SET next = next + CAST(? AS bigint), changed = `+d.now()+` WHERE thread = ? AND wanted > `+d.now()+` - CAST(? AS bigint) RETURNING first, next`,
 			[]any{n, thread, KeepFeed.Microseconds()}
+	}
+	columns := `run, version, ending, method, channel, namespace, data, told`
+	if d.pg != nil {
+		query = `WITH f AS (` + query + `), stored AS (INSERT INTO @superstep_feed_events (thread, feed, seq, at, ` + columns + `)
+			SELECT CAST(? AS text), f.first, f.next - CAST(? AS bigint) + e.nth - 1, ` + d.now() + `, ` + columns + `
+			FROM f, unnest(CAST(? AS text[]), CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]))
+			WITH ORDINALITY AS e(` + columns + `, nth)) SELECT first, next FROM f`
+		args = append(append(args, thread, n), inColumns(events)...)
 	}
 	var first, next int64
 	if err := tx.QueryRowContext(ctx, d.bind(query), args...).Scan(&first, &next); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+			err = nil
 		}
-		return err
+		return false, err
 	}
 	for i := range events {
-		events[i].Seq = next - n + int64(i)
+		events[i].Seq, events[i].Feed = next-n+int64(i), first
+	}
+	if d.pg != nil {
+		return true, nil
 	}
 	const most = 100 // rows of a statement
 	for some := range slices.Chunk(events, most) {
-		var args []any
+		args = nil
 		for _, e := range some {
-			namespace, err := json.Marshal(append([]string{}, e.Namespace...))
-			if err != nil {
-				return err
-			}
-			ending := 0
-			if e.Ending {
-				ending = 1
-			}
-			args = append(args, thread, first, e.Seq, e.Run, e.Version, ending, e.Method, e.Channel, string(namespace), string(e.Data), e.Told)
+			args = append(args, thread, e.Feed, e.Seq, e.Run, e.Version, e.ending(), e.Method, e.Channel, e.namespace(), string(e.Data), e.Told)
 		}
 		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
-		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, feed, seq, at, run, version, ending, method, channel, namespace, data, told) VALUES `+values, args...); err != nil {
-			return err
+		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, feed, seq, at, `+columns+`) VALUES `+values, args...); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// inColumns returns events as arrays of what their columns have.
+func inColumns(events []FeedEvent) []any {
+	var run, method, channel, namespace, data, told []string
+	var version, ending []int
+	for _, e := range events {
+		run, version, ending, method, channel = append(run, e.Run), append(version, e.Version), append(ending, e.ending()), append(method, e.Method), append(channel, e.Channel)
+		namespace, data, told = append(namespace, e.namespace()), append(data, string(e.Data)), append(told, e.Told)
+	}
+	return []any{run, version, ending, method, channel, namespace, data, told}
+}
+
+func (e *FeedEvent) ending() int {
+	if e.Ending {
+		return 1
+	}
+	return 0
+}
+
+func (e *FeedEvent) namespace() string {
+	data, _ := json.Marshal(append([]string{}, e.Namespace...)) // of texts
+	return string(data)
 }
 
 // FollowFeed notes that somebody follows a feed, and returns it.
@@ -215,7 +252,7 @@ func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]F
 		if err := json.Unmarshal([]byte(namespace), &e.Namespace); err != nil {
 			return nil, err
 		}
-		e.Ending = ending != 0
+		e.Ending, e.Feed = ending != 0, f.First
 		out = append(out, e)
 	}
 	return out, rows.Err()

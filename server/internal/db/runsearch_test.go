@@ -5,28 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
-
-// stores calls f with an empty database of each kind.
-func stores(t *testing.T, f func(*testing.T, *DB)) {
-	t.Run("memory", func(t *testing.T) { f(t, opened(t, "")) })
-	t.Run("sqlite", func(t *testing.T) { f(t, opened(t, t.TempDir()+"/db")) })
-	t.Run("postgres", func(t *testing.T) {
-		d, err := OpenPostgres(t.Context(), servertest.Postgres(t), fmt.Sprintf("found_%d_%s", os.Getpid(), strings.ToLower(t.Name()[4:12])))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		f(t, d)
-	})
-}
 
 // did is a run as a test knows it.
 type did struct {
@@ -66,7 +49,7 @@ func searched(t *testing.T, d *DB) {
 		one.Owner = pick("", "ann", "bea")
 		limit := unlimited
 		limit.Owner = one.Owner
-		if err := d.AddRun(t.Context(), &one.Run, false, limit, nil); err != nil {
+		if err := d.AddRun(t.Context(), NewRun{Run: &one.Run, Limit: limit}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := d.UpdateRun(t.Context(), one.ID, "", func(run *Run) error {

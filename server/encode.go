@@ -9,10 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -61,27 +59,19 @@ type encoder struct {
 	subgraphs bool
 	send      func(event string, data []byte)
 
-	speaking map[string]string          // message ID, by the task that streams it
-	spoken   map[string]*chat.Collector // messages that were streamed, by ID
-	whole    map[string]bool            // messages that were sent whole
-	complete []complete                 // messages that are whole, of which the mode messages tells after the values
-	input    object                     // of the run, whose messages are still to be told
-	states   map[string]state           // newest state of each graph that runs, by its namespace
-	pending  *graph.Event               // a checkpoint whose values are still to come
+	complete []complete      // messages that are whole, of which the mode messages tells after the values
+	input    object          // of the run, whose messages are still to be told
+	given    map[string]bool // IDs of those that were
+	started  bool            // the mode events has told so
 	feedback []string
 	moment   func(ns, id string, nested bool) (*threadState, error) // of the thread: see [states.momentAt]
-	tracer                                                          // of the mode events
 }
 
 func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
 	return &encoder{
-		about: a, modes: b.StreamMode, subgraphs: b.StreamSubgraphs, send: send, feedback: b.FeedbackKeys,
-		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{}, states: map[string]state{},
+		about: a, modes: b.StreamMode, subgraphs: b.StreamSubgraphs, send: send, feedback: b.FeedbackKeys, given: map[string]bool{},
 	}
 }
-
-// state returns a graph's state; it is encoded when it is asked for.
-type state func() (json.RawMessage, error)
 
 // wants are the events that the modes are made of.
 func (e *encoder) wants() graph.Mode {
@@ -112,108 +102,93 @@ func (e *encoder) metadata() {
 	_ = e.emit("metadata", nil, map[string]any{"run_id": e.run.ID, "attempt": e.run.Attempt}) // of texts
 }
 
+// talks reports whether a mode tells of messages.
+func (e *encoder) talks() bool {
+	return e.has(modeMessages) || e.has(modeMessagesTuple) || e.has(modeEvents)
+}
+
 // event sends what an event of the engine is to the modes.
-func (e *encoder) event(ev graph.Event) error {
+func (e *encoder) event(ev tracked) error {
 	if e.has(modeEvents) {
 		if err := e.traceEvent(ev); err != nil {
 			return err
 		}
 	}
 	shown := len(ev.Path) == 0 || e.subgraphs
-	switch ev.Type {
-	case graph.EventMessage, graph.EventUpdate, graph.EventValues: // messages are shown wherever they are said
-	case graph.EventTaskEnd, graph.EventTaskError:
-		e.left(ev)
-		fallthrough
-	default:
-		if !shown {
-			return nil
+	if ev.Type == graph.EventValues {
+		if err := e.asked(ev.values); err != nil {
+			return err
 		}
 	}
-	switch ev.Type {
-	case graph.EventValues:
-		var state state = sync.OnceValues(func() (json.RawMessage, error) { return wholeMessages(ev.StateJSON()) }) // not every mode needs it
-		e.states[place(ev)] = state
-		if err := e.asked(state); err != nil {
+	for _, p := range ev.passed {
+		if err := e.checkpoint(p); err != nil {
 			return err
 		}
-		if err := e.checkpoint(state); err != nil {
+	}
+	for _, one := range ev.said { // wherever it is said
+		if err := e.message(ev, one); err != nil {
 			return err
 		}
-		if e.has(modeValues) && shown {
-			data, err := wholeMessages(ev.OutputJSON())
+	}
+	if ev.Type == graph.EventValues {
+		if shown && e.has(modeValues) {
+			output, err := ev.values.output()
 			if err != nil {
 				return err
 			}
-			if err := e.emit(modeValues, namespaceOf(ev), data); err != nil {
+			if err := e.emit(modeValues, namespaceOf(ev.Event), output); err != nil {
 				return err
 			}
 		}
-		return e.completed(place(ev))
+		return e.completed(ev.place)
+	}
+	if !shown {
+		return nil
+	}
+	switch ev.Type {
 	case graph.EventUpdate:
-		if err := e.messagesOf(ev); err != nil {
-			return err
+		if e.has(modeUpdates) && ev.Node != "" {
+			return e.emit(modeUpdates, namespaceOf(ev.Event), map[string]json.RawMessage{ev.Node: orNull(ev.Update)})
 		}
-		if e.has(modeUpdates) && shown && ev.Node != "" {
-			update := ev.Update
-			if update == nil {
-				update = json.RawMessage("null")
-			}
-			return e.emit(modeUpdates, namespaceOf(ev), map[string]json.RawMessage{ev.Node: update})
-		}
-	case graph.EventMessage:
-		return e.message(ev)
 	case graph.EventCustom:
 		if e.has(modeCustom) {
-			return e.emit(modeCustom, namespaceOf(ev), ev.Value)
+			return e.emit(modeCustom, namespaceOf(ev.Event), ev.Value)
 		}
 	case graph.EventToolCall, graph.EventToolResult:
-		return e.tool(ev)
+		return e.tool(ev.Event)
 	case graph.EventTaskStart, graph.EventTaskEnd, graph.EventTaskError:
 		return e.task(ev)
-	case graph.EventCheckpoint:
-		if err := e.checkpoint(nil); err != nil {
-			return err
-		}
-		if (e.has(modeCheckpoints) || e.has(modeDebug)) && !inside(ev.Source) {
-			e.pending = &ev
-		}
 	}
 	return nil
 }
 
-// checkpoint sends the checkpoint that waits for its values.
-func (e *encoder) checkpoint(state state) error {
-	ev := e.pending
-	if ev == nil {
+// checkpoint sends a checkpoint.
+func (e *encoder) checkpoint(ev passed) error {
+	if !e.has(modeCheckpoints) && !e.has(modeDebug) || len(ev.Path) > 0 && !e.subgraphs {
 		return nil
 	}
-	e.pending = nil
-	if state == nil {
-		state = e.states[""]
-	}
-	at := &threadState{Values: json.RawMessage("null"), Next: append([]string{}, ev.Next...), Checkpoint: refTo(e.run.ThreadID, place(*ev), ev.Checkpoint)}
-	if state != nil {
+	at := &threadState{Values: json.RawMessage("null"), Next: append([]string{}, ev.Next...), Checkpoint: refTo(e.run.ThreadID, place(*ev.Event), ev.Checkpoint)}
+	if ev.values != nil {
 		var err error
-		if at.Values, err = state(); err != nil {
+		if at.Values, err = ev.values.state(); err != nil {
 			return err
 		}
 	}
 	source, parent := ev.Source, ev.Parent
 	if takes(source, ev.Checkpoint, parent, ev.Next) {
 		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
-		before, err := e.moment(place(*ev), cmp.Or(ev.Parent, graph.Start), false)
+		before, err := e.moment(place(*ev.Event), cmp.Or(ev.Parent, graph.Start), false)
 		if err != nil {
 			return err
 		}
-		input := &threadState{Values: before.Values, Next: []string{graph.Start}, Checkpoint: refTo(e.run.ThreadID, place(*ev), parent), Parent: before.Checkpoint}
+		input := &threadState{Values: before.Values, Next: []string{graph.Start}, Checkpoint: refTo(e.run.ThreadID, place(*ev.Event), parent), Parent: before.Checkpoint}
 		input.Metadata = metadataOf(nil, string(checkpoint.SourceInput), ev.Step-1)
-		if err := e.tellMoment(namespaceOf(*ev), ev.Time, input); err != nil {
+		if err := e.tellMoment(namespaceOf(*ev.Event), ev.Time, input); err != nil {
 			return err
 		}
 	}
-	at.Metadata, at.Parent = metadataOf(nil, source, ev.Step), refTo(e.run.ThreadID, place(*ev), parent)
-	return e.tellMoment(namespaceOf(*ev), ev.Time, at)
+	at.Metadata, at.Parent = metadataOf(nil, source, ev.Step), refTo(e.run.ThreadID, place(*ev.Event), parent)
+	return e.tellMoment(namespaceOf(*ev.Event), ev.Time, at)
 }
 
 // tellMoment sends a checkpoint of the thread.
@@ -259,26 +234,20 @@ func seat(ev graph.Event) string {
 	return strings.Join(append(namespaceOf(ev), segment(ev.Node, ev.Task)), "|")
 }
 
-// left forgets the states of a task's subgraphs.
-func (e *encoder) left(ev graph.Event) {
-	at := seat(ev)
-	maps.DeleteFunc(e.states, func(place string, _ state) bool { return place == at || strings.HasPrefix(place, at+"|") })
-}
-
 // inputOf returns what a task begins with: what was sent to it, or else its graph's
 // state. Of a run that goes on with a thread nothing is told of the state before
 // the first superstep ends: until then it is null.
-func (e *encoder) inputOf(ev graph.Event) (json.RawMessage, error) {
+func (e *encoder) inputOf(ev tracked) (json.RawMessage, error) {
 	if ev.Input != nil {
 		return ev.Input, nil
 	}
-	if state := e.states[place(ev)]; state != nil {
-		return state()
+	if ev.values != nil {
+		return ev.values.state()
 	}
 	return json.RawMessage("null"), nil
 }
 
-func (e *encoder) task(ev graph.Event) error {
+func (e *encoder) task(ev tracked) error {
 	if !e.has(modeTasks) && !e.has(modeDebug) {
 		return nil
 	}
@@ -293,18 +262,18 @@ func (e *encoder) task(ev graph.Event) error {
 		}
 		payload["input"] = input
 		payload["triggers"] = []string{"branch:to:" + ev.Node}
-		payload["metadata"] = e.messageMetadata(ev)
+		payload["metadata"] = e.messageMetadata(ev.Event)
 	case graph.EventTaskEnd:
 		payload["result"], payload["error"] = ev.Update, nil
 	default:
 		payload["error"] = errorOf(ev.Err).Message
 	}
 	if e.has(modeTasks) {
-		if err := e.emit(modeTasks, namespaceOf(ev), payload); err != nil {
+		if err := e.emit(modeTasks, namespaceOf(ev.Event), payload); err != nil {
 			return err
 		}
 	}
-	return e.debug(ev, namespaceOf(ev), kind, payload)
+	return e.debug(ev.Event, namespaceOf(ev.Event), kind, payload)
 }
 
 func (e *encoder) tool(ev graph.Event) error {
@@ -325,50 +294,50 @@ func (e *encoder) messageMetadata(ev graph.Event) map[string]any {
 	}
 }
 
-// message sends a chunk of a message that is being made.
-func (e *encoder) message(ev graph.Event) error {
-	k, ok := ev.Value.(chat.Chunk)
-	if !ok || !e.has(modeMessages) && !e.has(modeMessagesTuple) {
-		return nil
-	}
-	task := seat(ev)
-	if k.ID != "" {
-		e.speaking[task] = k.ID
-	}
-	id := e.speaking[task]
-	if id == "" {
-		return nil // a message that nothing can be added to
-	}
-	sum := e.spoken[id]
-	first := sum == nil
-	if first {
-		sum = &chat.Collector{}
-		e.spoken[id] = sum
-	}
-	k.ID = id
-	sum.Add(k)
-	if e.has(modeMessagesTuple) {
-		data, err := chunkJSON(k)
-		if err != nil {
-			return err
+// message sends what an event says of a message. Of one that was streamed the whole isn't
+// sent as a piece.
+func (e *encoder) message(ev tracked, one said) error {
+	switch one.what {
+	case messageBegins:
+		if e.has(modeMessages) {
+			return e.introduce(one.of.id, ev.Event)
 		}
-		if err := e.emit("messages", e.path(ev), []any{data, e.messageMetadata(ev)}); err != nil {
-			return err
+	case messageGoesOn:
+		if e.has(modeMessagesTuple) {
+			data, err := chunkJSON(one.piece)
+			if err != nil {
+				return err
+			}
+			if err := e.emit("messages", e.path(ev.Event), []any{data, e.messageMetadata(ev.Event)}); err != nil {
+				return err
+			}
+		}
+		if e.has(modeMessages) {
+			m, err := json.Marshal(one.of.sum.Message())
+			if err != nil {
+				return err
+			}
+			return e.emit("messages/partial", e.path(ev.Event), []json.RawMessage{wholeMessage(m)})
+		}
+	case messageWritten:
+		if e.given[one.id] {
+			return nil
+		}
+		if e.has(modeMessagesTuple) && !one.streamed && ev.Node != "" {
+			if err := e.emit("messages", e.path(ev.Event), []any{one.raw, e.messageMetadata(ev.Event)}); err != nil {
+				return err
+			}
+		}
+		if e.has(modeMessages) {
+			e.complete = append(e.complete, complete{one.id, one.raw, ev.Event, one.streamed})
 		}
 	}
-	if !e.has(modeMessages) {
-		return nil
-	}
-	if first {
-		if err := e.emit("messages/metadata", e.path(ev), map[string]any{id: map[string]any{"metadata": e.messageMetadata(ev)}}); err != nil {
-			return err
-		}
-	}
-	m, err := json.Marshal(sum.Message())
-	if err != nil {
-		return err
-	}
-	return e.emit("messages/partial", e.path(ev), []json.RawMessage{wholeMessage(m)})
+	return nil
+}
+
+// introduce sends where a message comes from, before any of it.
+func (e *encoder) introduce(id string, ev graph.Event) error {
+	return e.emit("messages/metadata", e.path(ev), map[string]any{id: map[string]any{"metadata": e.messageMetadata(ev)}})
 }
 
 // path is the part of an event's name that says where it happened.
@@ -377,24 +346,6 @@ func (e *encoder) path(ev graph.Event) []string {
 		return nil
 	}
 	return namespaceOf(ev)
-}
-
-// messagesOf sends the messages that a task wrote and that weren't streamed, and
-// notes the end of those that were.
-func (e *encoder) messagesOf(ev graph.Event) error {
-	if !e.has(modeMessages) && !e.has(modeMessagesTuple) || ev.Update == nil {
-		return nil
-	}
-	for _, list := range messagesIn(ev.Update) {
-		for _, raw := range list {
-			if id, _ := apart(raw); id != "" && isMessage(raw) {
-				if err := e.said(id, raw, ev); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // apart returns a message's ID, and the message without it.
@@ -407,13 +358,13 @@ func apart(raw json.RawMessage) (id, rest string) {
 
 // asked notes the messages of the run's input: as the graph's state has them, they
 // have IDs.
-func (e *encoder) asked(state state) error {
+func (e *encoder) asked(v *values) error {
 	input := e.input
 	if input == nil {
 		return nil
 	}
 	e.input = nil
-	data, err := state()
+	data, err := v.state()
 	if err != nil {
 		return err
 	}
@@ -448,9 +399,8 @@ func (e *encoder) asked(state state) error {
 		}
 		for _, raw := range slices.Backward(given) {
 			id, _ := apart(raw)
-			if err := e.said(id, raw, graph.Event{}); err != nil {
-				return err
-			}
+			e.given[id] = true
+			e.complete = append(e.complete, complete{id: id, raw: raw})
 		}
 	}
 	return nil
@@ -458,27 +408,10 @@ func (e *encoder) asked(state state) error {
 
 // complete is a message that is whole.
 type complete struct {
-	id   string
-	raw  json.RawMessage
-	from graph.Event // of no node for an input
-}
-
-// said sends a message that is whole.
-func (e *encoder) said(id string, raw json.RawMessage, ev graph.Event) error {
-	if e.whole[id] {
-		return nil
-	}
-	e.whole[id] = true
-	streamed := e.spoken[id] != nil
-	if e.has(modeMessagesTuple) && !streamed && ev.Node != "" {
-		if err := e.emit("messages", e.path(ev), []any{raw, e.messageMetadata(ev)}); err != nil {
-			return err
-		}
-	}
-	if e.has(modeMessages) {
-		e.complete = append(e.complete, complete{id, raw, ev})
-	}
-	return nil
+	id       string
+	raw      json.RawMessage
+	from     graph.Event // of no node for an input
+	streamed bool
 }
 
 // completed sends the messages of a graph that are whole. Clients expect them after
@@ -499,8 +432,8 @@ func (e *encoder) completed(at string) error {
 }
 
 func (e *encoder) tellComplete(m complete) error {
-	if e.spoken[m.id] == nil && m.from.Node != "" {
-		if err := e.emit("messages/metadata", e.path(m.from), map[string]any{m.id: map[string]any{"metadata": e.messageMetadata(m.from)}}); err != nil {
+	if !m.streamed && m.from.Node != "" {
+		if err := e.introduce(m.id, m.from); err != nil {
 			return err
 		}
 	}
@@ -535,8 +468,10 @@ func isMessage(raw json.RawMessage) bool {
 }
 
 // end sends what the run has come to.
-func (e *encoder) end(snap *snapshot, failure *db.RunError) {
-	_ = e.checkpoint(nil) // what can't be encoded was an error before
+func (e *encoder) end(last tracked, snap *snapshot, failure *db.RunError) {
+	for _, p := range last.passed {
+		_ = e.checkpoint(p) // what can't be encoded was an error before
+	}
 	for _, m := range e.complete {
 		_ = e.tellComplete(m)
 	}

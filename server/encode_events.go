@@ -30,20 +30,6 @@ type traced struct {
 	Data     map[string]any `json:"data"`
 }
 
-// tracer is the part of an encoder that is for that mode.
-type tracer struct {
-	models  map[string]*talk // messages that are made, by path and task
-	started bool
-}
-
-// talk is a message that a model makes.
-type talk struct {
-	id  string // of the run of the model
-	ev  graph.Event
-	sum chat.Collector
-	of  string // the message's ID
-}
-
 // derived returns the ID of a part of a run, which is the same in all events.
 func (e *encoder) derived(parts ...string) string {
 	space, err := uuid.Parse(e.run.ID)
@@ -81,7 +67,7 @@ func (e *encoder) begin(b *runBody) error {
 	if !e.has(modeEvents) {
 		return nil
 	}
-	e.tracer = tracer{models: map[string]*talk{}, started: true}
+	e.started = true
 	input := b.Input
 	if b.Command != nil {
 		data, err := json.Marshal(b.Command)
@@ -146,8 +132,14 @@ func (e *encoder) chain(path []string, task string) string {
 }
 
 // traceEvent tells what an event of the engine is in that mode.
-func (e *encoder) traceEvent(ev graph.Event) error {
-	task := seat(ev)
+func (e *encoder) traceEvent(ev tracked) error {
+	for _, one := range ev.said {
+		if one.of != nil {
+			if err := e.traceModel(one); err != nil {
+				return err
+			}
+		}
+	}
 	id := e.chain(ev.Path, ev.Task)
 	switch ev.Type {
 	case graph.EventTaskStart:
@@ -155,52 +147,32 @@ func (e *encoder) traceEvent(ev graph.Event) error {
 		if err != nil {
 			return err
 		}
-		return e.trace("on_chain_start", ev.Node, id, e.parents(ev), e.messageMetadata(ev), map[string]any{"input": input})
-	case graph.EventTaskEnd, graph.EventTaskError:
-		err := e.silence(task)
-		if err != nil || ev.Type == graph.EventTaskError {
-			return err // that a chain fails ends the stream with an error, or is handled
-		}
-		return e.trace("on_chain_end", ev.Node, id, e.parents(ev), e.messageMetadata(ev), map[string]any{"output": orNull(ev.Update)})
-	case graph.EventMessage:
-		return e.talks(ev, task, id)
+		return e.trace("on_chain_start", ev.Node, id, e.parents(ev.Event), e.messageMetadata(ev.Event), map[string]any{"input": input})
+	case graph.EventTaskEnd: // that a chain fails ends the stream with an error, or is handled
+		return e.trace("on_chain_end", ev.Node, id, e.parents(ev.Event), e.messageMetadata(ev.Event), map[string]any{"output": orNull(ev.Update)})
 	case graph.EventToolCall, graph.EventToolResult:
-		return e.traceTool(ev, id)
+		return e.traceTool(ev.Event, id)
 	}
 	return nil
 }
 
-// talks tells of a piece of a message.
-func (e *encoder) talks(ev graph.Event, task, parent string) error {
-	k, ok := ev.Value.(chat.Chunk)
-	if !ok {
-		return nil
-	}
-	t := e.models[task]
-	if t != nil && k.ID != "" && k.ID != t.of {
-		if err := e.silence(task); err != nil {
+// traceModel tells of a message that a model makes.
+func (e *encoder) traceModel(one said) error {
+	ev := one.of.from
+	event, name, data := "on_chat_model_start", modelName(one.piece), map[string]any{}
+	switch one.what {
+	case messageGoesOn:
+		chunk, err := chunkJSON(one.piece)
+		if err != nil {
 			return err
 		}
-		t = nil
+		event, data["chunk"] = "on_chat_model_stream", chunk
+	case messageEnds, messageBreaks:
+		m := one.of.sum.Message()
+		event, name, data["output"] = "on_chat_model_end", modelName(chat.Chunk{Model: m.Model}), m
 	}
-	parents := append(e.parents(ev), parent)
-	if t == nil {
-		if k.ID == "" {
-			return nil // a message that nothing can be added to
-		}
-		t = &talk{id: e.derived("model", task, k.ID), ev: ev, of: k.ID}
-		e.models[task] = t
-		if err := e.trace("on_chat_model_start", modelName(k), t.id, parents, e.messageMetadata(ev), map[string]any{}); err != nil {
-			return err
-		}
-	}
-	k.ID = t.of
-	t.sum.Add(k)
-	chunk, err := chunkJSON(k)
-	if err != nil {
-		return err
-	}
-	return e.trace("on_chat_model_stream", modelName(k), t.id, parents, e.messageMetadata(ev), map[string]any{"chunk": chunk})
+	parents := append(e.parents(ev), e.chain(ev.Path, ev.Task))
+	return e.trace(event, name, e.derived("model", seat(ev), one.of.id), parents, e.messageMetadata(ev), data)
 }
 
 // modelName is what a model is called that says nothing of itself.
@@ -209,18 +181,6 @@ func modelName(k chat.Chunk) string {
 		return k.Model
 	}
 	return "chat_model"
-}
-
-// silence tells that the message which a task makes is whole.
-func (e *encoder) silence(task string) error {
-	t := e.models[task]
-	if t == nil {
-		return nil
-	}
-	delete(e.models, task)
-	parents := append(e.parents(t.ev), e.chain(t.ev.Path, t.ev.Task))
-	m := t.sum.Message()
-	return e.trace("on_chat_model_end", modelName(chat.Chunk{Model: m.Model}), t.id, parents, e.messageMetadata(t.ev), map[string]any{"output": m})
 }
 
 // traceTool tells of a call of a tool.

@@ -81,6 +81,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		return s.states.momentAt(keep, thread, g, ns, id, nested)
 	}
 	passed := passage{s.store, thread.ID, map[string]string{}}
+	line.track.messages = enc.talks() || live.told
 	enc.metadata()
 	if err = live.begin(keep, g, &b); err == nil {
 		err = enc.begin(&b)
@@ -110,7 +111,8 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 				}
 			}
 			line.before(ev)
-			if err = errors.Join(enc.event(ev), live.event(ev)); err != nil {
+			told := line.track.event(ev)
+			if err = errors.Join(enc.event(told), live.event(told)); err != nil {
 				break
 			}
 			line.after(ev)
@@ -399,14 +401,15 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 		outcome = withInterrupts(output, stateOf(snap, false).Interrupts)
 	}
 	line.hold()
+	last := line.track.end()
 	for _, e := range enc {
-		e.end(snap, said)
+		e.end(last, snap, said)
 	}
 	if len(enc) == 0 && said != nil {
 		data, _ := json.Marshal(said)
 		line.stream("error", data)
 	}
-	if err := live.end(ctx, status, snap, told); err != nil {
+	if err := live.end(ctx, last, status, snap, told); err != nil {
 		return err
 	}
 	line.tell(endOf(run.ID, outcome))
@@ -495,7 +498,7 @@ func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, line *l
 		}
 	}
 	line.hold()
-	if err := live.end(ctx, db.Interrupted, nil, nil); err != nil {
+	if err := live.end(ctx, line.track.end(), db.Interrupted, nil, nil); err != nil {
 		return err
 	}
 	line.tell(endOf(run.ID, nil))

@@ -27,6 +27,7 @@ type line struct {
 	feed     *feed                  // nil: nobody reads it here, or only what is stored
 	events   *batcher[db.FeedEvent] // nil: nothing is stored
 	leave    []func()
+	track    *tracker
 
 	step bool           // what is told now is of a superstep
 	held []db.FeedEvent // of it
@@ -42,7 +43,7 @@ const maxTold = 10_000
 // line begins to tell of a run: to those who follow its thread if a command started it, or
 // if somebody follows when it begins.
 func (s *executor) line(ctx context.Context, run *db.Run, b *runBody) (*line, error) {
-	l := &line{base: s.base, run: run, followed: b.V2 != nil}
+	l := &line{base: s.base, run: run, followed: b.V2 != nil, track: newTracker()}
 	var err error
 	if !l.followed {
 		if l.followed, err = s.feeds.followed(ctx, run.ThreadID); err != nil {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -39,16 +38,12 @@ type live struct {
 
 	running  map[string]map[string][]string // task IDs, by the path of the graph and the node
 	open     [][]string                     // namespaces of subgraphs that run, parents first
-	speeches map[string]*speech             // messages that are being made, by task
-	said     map[string]bool                // IDs of messages that were sent
-	pending  *graph.Event                   // a checkpoint whose values are still to come
-	states   map[string]json.RawMessage     // of graphs whose values tell something else, by namespace
+	speeches map[*making]*speech            // messages that are being made
 }
 
 func newLive(l *line) *live {
 	return &live{
-		base: l.base, run: l.run, line: l, told: l.followed, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{},
-		states: map[string]json.RawMessage{},
+		base: l.base, run: l.run, line: l, told: l.followed, running: map[string]map[string][]string{}, speeches: map[*making]*speech{},
 	}
 }
 
@@ -96,16 +91,21 @@ func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
 }
 
 // event tells of an event of the engine.
-func (l *live) event(ev graph.Event) error {
+func (l *live) event(ev tracked) error {
 	if !l.told {
 		return nil
 	}
-	ns := namespaceOf(ev)
+	ns := namespaceOf(ev.Event)
 	if err := l.enter(ns, ev.Graph); err != nil {
 		return err
 	}
-	if ev.Type != graph.EventUpdate && ev.Type != graph.EventValues {
-		if err := l.checkpoint(); err != nil {
+	for _, p := range ev.passed {
+		if err := l.checkpoint(p.Event); err != nil {
+			return err
+		}
+	}
+	for _, one := range ev.said {
+		if err := l.message(ns, ev.Event, one); err != nil {
 			return err
 		}
 	}
@@ -116,74 +116,42 @@ func (l *live) event(ev graph.Event) error {
 			data := map[string]any{"id": ev.Task, "name": ev.Node, "triggers": []string{"branch:to:" + ev.Node}, "interrupts": []any{}}
 			if ev.Input != nil { // else readers are shown the state that the values tell, as [feed.shown] says
 				data["input"] = ev.Input
-			} else if state := l.states[strings.Join(ns, sep)]; state != nil {
-				data["input"] = state
+			} else if ev.values != nil && ev.values.differ() {
+				data["input"], _ = ev.values.state()
 			}
-			return l.send("tasks", ns, ev, data)
+			return l.send("tasks", ns, ev.Event, data)
 		}
 	case graph.EventTaskEnd:
-		if err := l.finish(ev, ""); err != nil {
+		if err := l.exit(ev.Event, statusCompleted, ""); err != nil {
 			return err
 		}
-		if err := l.exit(ev, statusCompleted, ""); err != nil {
-			return err
-		}
-		return l.send("tasks", ns, ev, map[string]any{"id": ev.Task, "name": ev.Node, "result": ev.Update, "error": nil, "interrupts": []any{}})
+		return l.send("tasks", ns, ev.Event, map[string]any{"id": ev.Task, "name": ev.Node, "result": ev.Update, "error": nil, "interrupts": []any{}})
 	case graph.EventTaskError:
 		text := errorOf(ev.Err).Message
-		if err := l.finish(ev, text); err != nil {
+		if err := l.exit(ev.Event, statusFailed, text); err != nil {
 			return err
 		}
-		if err := l.exit(ev, statusFailed, text); err != nil {
-			return err
-		}
-		return l.send("tasks", ns, ev, map[string]any{"id": ev.Task, "name": ev.Node, "error": text, "interrupts": []any{}})
+		return l.send("tasks", ns, ev.Event, map[string]any{"id": ev.Task, "name": ev.Node, "error": text, "interrupts": []any{}})
 	case graph.EventUpdate:
-		if ev.Node == "" {
-			return nil
-		}
-		if err := l.written(ns, ev); err != nil {
-			return err
-		}
-		return l.send("updates", ns, ev, orNull(ev.Update))
-	case graph.EventCheckpoint:
-		if !inside(ev.Source) {
-			l.pending = &ev
+		if ev.Node != "" {
+			return l.send("updates", ns, ev.Event, orNull(ev.Update))
 		}
 	case graph.EventValues:
-		state, err := wholeMessages(ev.StateJSON())
+		output, err := ev.values.output()
 		if err != nil {
 			return err
 		}
-		if err := l.checkpoint(); err != nil {
-			return err
-		}
-		values, err := wholeMessages(ev.OutputJSON())
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(values, state) {
-			l.states[strings.Join(ns, sep)] = state
-		}
-		return l.send("values", ns, ev, orNull(values))
-	case graph.EventMessage:
-		return l.speak(ns, ev)
+		return l.send("values", ns, ev.Event, orNull(output))
 	case graph.EventCustom:
-		return l.custom(ns, ev)
+		return l.custom(ns, ev.Event)
 	case graph.EventToolCall, graph.EventToolResult:
-		return l.send("tools", ns, ev, toolData(ev))
+		return l.send("tools", ns, ev.Event, toolData(ev.Event))
 	}
 	return nil
 }
 
-// checkpoint sends the checkpoint that waits for its values, which clients take
-// together.
-func (l *live) checkpoint() error {
-	ev := l.pending
-	if ev == nil {
-		return nil
-	}
-	l.pending = nil
+// checkpoint sends a checkpoint; clients take it together with the values that follow.
+func (l *live) checkpoint(ev *graph.Event) error {
 	source, parent := ev.Source, ev.Parent
 	if takes(source, ev.Checkpoint, parent, ev.Next) {
 		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
@@ -328,8 +296,8 @@ func (l *live) exit(ev graph.Event, status, failure string) error {
 // those below them, those inside first; of all tasks if the namespace is empty.
 func (l *live) leaveBelow(ns []string, status, failure string) error {
 	for i := len(l.open) - 1; i >= 0; i-- {
-		one, n := l.open[i], len(ns)-1
-		if len(one) < len(ns) || n >= 0 && (!slices.Equal(one[:n], ns[:n]) || ofTask(one[n]) != ns[n]) {
+		one := l.open[i]
+		if len(ns) > 0 && !ranBy(one, ns) {
 			continue
 		}
 		l.open = slices.Delete(l.open, i, i+1)
@@ -341,7 +309,7 @@ func (l *live) leaveBelow(ns []string, status, failure string) error {
 }
 
 // end tells what the run has come to; who comes while it worked is told no more than that.
-func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *db.RunError) error {
+func (l *live) end(ctx context.Context, last tracked, status string, snap *snapshot, failure *db.RunError) error {
 	late := !l.told
 	if late {
 		if followed, err := l.base.feeds.followed(ctx, l.run.ThreadID); err != nil || !followed {
@@ -349,11 +317,12 @@ func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *
 		}
 	}
 	// What can't be encoded was an error of the run before.
-	for _, s := range l.speeches {
-		_ = l.tell("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.run, "message_id": s.id, "message": "the message broke off"})
+	for _, one := range last.said {
+		_ = l.message(namespaceOf(one.of.from), one.of.from, one)
 	}
-	clear(l.speeches)
-	_ = l.checkpoint()
+	for _, p := range last.passed {
+		_ = l.checkpoint(p.Event)
+	}
 	end, text := statusCompleted, ""
 	switch {
 	case failure != nil:
@@ -399,7 +368,6 @@ type speech struct {
 	node      string
 	parts     []*part
 	calls     map[int]int // parts of tool calls, by their index in chunks
-	sum       chat.Message
 }
 
 // part is a content block while it is made.
@@ -429,40 +397,31 @@ func (l *live) speaker(ns []string, node, id string) string {
 	return l.run.ID
 }
 
-// speak sends a chunk of a message.
-func (l *live) speak(ns []string, ev graph.Event) error {
-	k, ok := ev.Value.(chat.Chunk)
-	if !ok {
-		return nil // it isn't of a conversation
+// message sends what an event says of a message.
+func (l *live) message(ns []string, ev graph.Event, one said) error {
+	s := l.speeches[one.of]
+	switch one.what {
+	case messageBegins:
+		s = &speech{id: one.of.id, run: l.speaker(ns, ev.Node, one.of.id), namespace: ns, node: ev.Node, calls: map[int]int{}}
+		l.speeches[one.of] = s
+		return l.say(s, "message-start", map[string]any{"id": s.id, "role": "ai"})
+	case messageGoesOn:
+		return l.piece(s, one.piece)
+	case messageEnds:
+		delete(l.speeches, one.of)
+		return l.conclude(s, one.of.sum.Message())
+	case messageBreaks:
+		delete(l.speeches, one.of)
+		return l.say(s, "error", map[string]any{"message": one.failure})
 	}
-	task := seat(ev)
-	s := l.speeches[task]
-	if s != nil && k.ID != "" && k.ID != s.id {
-		if err := l.conclude(s); err != nil {
-			return err
-		}
-		s = nil
+	if one.streamed || ev.Node == "" {
+		return nil
 	}
-	if s == nil {
-		if k.ID == "" {
-			return nil // a message that nothing can be added to
-		}
-		s = &speech{id: k.ID, run: l.speaker(ns, ev.Node, k.ID), namespace: ns, node: ev.Node, calls: map[int]int{}, sum: chat.Message{Role: chat.RoleAssistant}}
-		l.speeches[task] = s
-		l.said[s.id] = true
-		if err := l.say(s, "message-start", map[string]any{"id": s.id, "role": "ai"}); err != nil {
-			return err
-		}
-	}
-	if k.Model != "" {
-		s.sum.Model = k.Model
-	}
-	if k.Finish != "" {
-		s.sum.Finish = k.Finish
-	}
-	if k.Usage != nil {
-		s.sum.Usage = k.Usage
-	}
+	return l.whole(ns, ev.Node, one.id, one.raw)
+}
+
+// piece sends a piece of a message.
+func (l *live) piece(s *speech, k chat.Chunk) error {
 	for _, grown := range []struct{ kind, text string }{{"reasoning", k.Reasoning}, {"text", k.Text}} {
 		if grown.text == "" {
 			continue
@@ -600,13 +559,13 @@ func (l *live) wholeBlock(s *speech, content json.RawMessage) error {
 }
 
 // conclude sends the end of a message.
-func (l *live) conclude(s *speech) error {
+func (l *live) conclude(s *speech, sum chat.Message) error {
 	for i := range s.parts {
 		if err := l.closeBlock(s, i); err != nil {
 			return err
 		}
 	}
-	data, err := json.Marshal(s.sum)
+	data, err := json.Marshal(sum)
 	if err != nil {
 		return err
 	}
@@ -628,42 +587,13 @@ func finishOf(message object) map[string]any {
 	return out
 }
 
-// finish ends the message that a task was making when it ended.
-func (l *live) finish(ev graph.Event, failure string) error {
-	task := seat(ev)
-	s := l.speeches[task]
-	if s == nil {
-		return nil
-	}
-	delete(l.speeches, task)
-	if failure != "" {
-		return l.say(s, "error", map[string]any{"message": failure})
-	}
-	return l.conclude(s)
-}
-
-// written sends the messages that a task wrote and that weren't streamed.
-func (l *live) written(ns []string, ev graph.Event) error {
-	for _, list := range messagesIn(ev.Update) {
-		for _, raw := range list {
-			if id, _ := apart(raw); id != "" && isMessage(raw) {
-				if err := l.whole(ns, ev.Node, id, raw); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // whole sends a message that is complete. Results of tools are told of as tools.
 func (l *live) whole(ns []string, node, id string, raw json.RawMessage) error {
 	o := objectOf(raw)
 	role := textOf(o["type"])
-	if l.said[id] || role == "tool" {
+	if role == "tool" {
 		return nil
 	}
-	l.said[id] = true
 	s := &speech{id: id, run: l.speaker(ns, node, id), namespace: ns, node: node}
 	if err := l.say(s, "message-start", map[string]any{"id": id, "role": role}); err != nil {
 		return err

@@ -198,13 +198,13 @@ func TestAThreadIsFollowedFromBeforeItExists(t *testing.T) {
 checkpoints
 values
 tasks plan
-checkpoints
 tasks plan
 messages plan message-start
 messages plan content-block-start
 messages plan content-block-finish
 messages plan message-finish
 updates plan
+checkpoints
 values
 tasks book
 input.requested

@@ -264,7 +264,7 @@ func (s *conversations) tellTurn(ctx context.Context, log *stream, tell func(any
 const waitingNode = "collect_next_slot"
 
 // happened returns what a client is told of an event of a run.
-func (s *conversations) happened(ev db.FeedEvent) (h happening, ok bool) {
+func (s *conversations) happened(ev *db.FeedEvent) (h happening, ok bool) {
 	name, inside, _ := strings.Cut(ev.Method, "|")
 	if name != modeTasks {
 		return h, false

@@ -38,10 +38,11 @@ type dispatcher struct {
 	over   bool
 }
 
-// lane is the goroutine that runs the runs of one thread.
+// lane is what runs the runs of one thread, one after the other: a goroutine, or, while
+// none may run yet, a timer.
 type lane struct {
-	again bool // it must look once more before it ends
-	kick  chan struct{}
+	timer *time.Timer // nil: it works
+	again bool        // it must look once more before it ends
 }
 
 // activeRun is a run that works.
@@ -79,20 +80,20 @@ func (d *dispatcher) wake(thread string) {
 	if d.over {
 		return // the next server finds it
 	}
-	if l := d.lanes[thread]; l != nil {
+	l := d.lanes[thread]
+	if l != nil && l.timer == nil {
 		l.again = true
-		select {
-		case l.kick <- struct{}{}:
-		default:
-		}
 		return
 	}
-	l := &lane{kick: make(chan struct{}, 1)}
+	if l != nil {
+		l.timer.Stop()
+	}
+	l = &lane{}
 	d.lanes[thread] = l
 	d.wg.Go(func() { d.work(thread, l) })
 }
 
-// work runs the runs of a thread until none is left.
+// work runs the runs of a thread until none is left, or may run yet.
 func (d *dispatcher) work(thread string, l *lane) {
 	for {
 		d.mu.Lock()
@@ -103,31 +104,31 @@ func (d *dispatcher) work(thread string, l *lane) {
 			d.log.LogAttrs(d.ctx, slog.LevelError, "server: looking for runs failed", slog.String("thread", thread), slog.Any("error", err))
 			wait = time.Second
 		}
-		switch {
-		case d.stopping():
-		case run != nil:
+		if run != nil && !d.stopping() {
 			if wait = d.run(run); wait == 0 {
 				continue
 			}
-			fallthrough
-		case wait > 0:
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-l.kick:
-			case <-d.draining:
-			}
-			timer.Stop()
-			continue
 		}
-		d.mu.Lock()
-		if !l.again || d.over {
-			delete(d.lanes, thread)
-			d.mu.Unlock()
+		if d.ends(thread, l, wait) {
 			return
 		}
-		d.mu.Unlock()
 	}
+}
+
+// ends ends the work on a thread unless there is more. It is looked at again after a time,
+// if that isn't 0.
+func (d *dispatcher) ends(thread string, l *lane, wait time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.over, wait == 0 && !l.again:
+		delete(d.lanes, thread)
+	case l.again:
+		return false
+	default:
+		l.timer = time.AfterFunc(wait, func() { d.wake(thread) })
+	}
+	return true
 }
 
 func (d *dispatcher) stopping() bool {
@@ -356,6 +357,11 @@ func (d *dispatcher) drain(ctx context.Context) {
 	if !d.over {
 		d.over = true
 		close(d.draining)
+		for _, l := range d.lanes {
+			if l.timer != nil {
+				l.timer.Stop()
+			}
+		}
 	}
 	d.mu.Unlock()
 	done := make(chan struct{})

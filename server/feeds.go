@@ -374,10 +374,10 @@ type feed struct {
 	order sync.Mutex // held while events get their numbers and are shown
 
 	mu      sync.Mutex
-	first   int64 // of the feed in the database; 0: it hasn't begun
-	lost    int64 // number of the newest event that isn't left
-	at      int64 // number that is still to come
-	events  []db.FeedEvent
+	first   int64           // of the feed in the database; 0: it hasn't begun
+	lost    int64           // number of the newest event that isn't left
+	at      int64           // number that is still to come
+	events  []*db.FeedEvent // which are not changed any more
 	bytes   int
 	changed chan struct{}  // closed at the next change
 	over    error          // why nothing more comes
@@ -444,7 +444,7 @@ func (f *feed) add(events []db.FeedEvent) int {
 		if ev.Version == 2 && ev.Method == "lifecycle" {
 			f.note(&ev)
 		}
-		f.events = append(f.events, ev)
+		f.events = append(f.events, &ev)
 		f.at = ev.Seq + 1
 		f.bytes += len(ev.Data) + eventCost
 	}
@@ -461,7 +461,7 @@ func (f *feed) shed(bytes int) {
 	for before := f.bytes; before-f.bytes < bytes && len(f.events) > 1; {
 		f.bytes -= len(f.events[0].Data) + eventCost
 		f.lost = f.events[0].Seq
-		f.events[0] = db.FeedEvent{}
+		f.events[0] = nil
 		f.events = f.events[1:]
 	}
 }
@@ -503,7 +503,7 @@ func (f *feed) begun() bool {
 // index returns the place of the first event that is left from a number on. The
 // caller holds the lock.
 func (f *feed) index(seq int64) int {
-	i, _ := slices.BinarySearchFunc(f.events, seq, func(ev db.FeedEvent, seq int64) int { return cmp.Compare(ev.Seq, seq) })
+	i, _ := slices.BinarySearchFunc(f.events, seq, func(ev *db.FeedEvent, seq int64) int { return cmp.Compare(ev.Seq, seq) })
 	return i
 }
 
@@ -551,12 +551,12 @@ var (
 
 // read waits for the first event of a version of the protocol from a number on. If a run
 // is named it is the first of those that are left of it.
-func (f *feed) read(ctx context.Context, seq int64, version int, run string) (db.FeedEvent, error) {
+func (f *feed) read(ctx context.Context, seq int64, version int, run string) (*db.FeedEvent, error) {
 	for {
 		f.mu.Lock()
 		if run == "" && seq <= f.lost {
 			f.mu.Unlock()
-			return db.FeedEvent{}, errSlow
+			return nil, errSlow
 		}
 		for _, ev := range f.events[f.index(seq):] {
 			if ev.Version == version && (run == "" || ev.Run == run) {
@@ -568,12 +568,12 @@ func (f *feed) read(ctx context.Context, seq int64, version int, run string) (db
 		changed, over := f.changed, f.over
 		f.mu.Unlock()
 		if over != nil {
-			return db.FeedEvent{}, over
+			return nil, over
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return db.FeedEvent{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -618,7 +618,7 @@ func (f *feed) toldBy(run string) bool {
 func (f *feed) has(run string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.works[run] > 0 || slices.ContainsFunc(f.events, func(ev db.FeedEvent) bool { return ev.Run == run })
+	return f.works[run] > 0 || slices.ContainsFunc(f.events, func(ev *db.FeedEvent) bool { return ev.Run == run })
 }
 
 // through returns the number of the newest event of a thread that clients of the

@@ -106,7 +106,7 @@ func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show 
 			return err
 		default:
 			from = ev.Seq + 1
-			if data = show(&ev); data == nil {
+			if data = show(ev); data == nil {
 				continue
 			}
 			if ev.Ending && !pause(rd.ctx, settle-time.Since(began)) {

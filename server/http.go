@@ -91,52 +91,57 @@ func (s *gate) handle(of route) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), boundsKey{}, s.bounds))
 		r, c, leave, err := s.access.admit(r, of.rule)
 		began := &beginning{ResponseWriter: w, may: &c.asked}
-		defer leave()
-		defer func() { s.access.audited(r, c, began.status, err) }()
-		defer func() {
-			if p := recover(); p != nil {
-				if p == http.ErrAbortHandler {
-					panic(p)
-				}
-				s.log.LogAttrs(r.Context(), slog.LevelError, "server: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				if !began.done {
-					c.asked.Store(true)
-					if c.rule.refuse != nil {
-						c.rule.refuse(began, &turn.Fault{Status: http.StatusInternalServerError, Text: "internal error"})
-						return
-					}
-					refuse(began, r, &fault{http.StatusInternalServerError, "internal error"})
-				}
-			}
-		}()
+		defer s.end(r, c, began, leave, &err) // apart, as in guarded
 		if err == nil {
 			err = of.answer(began, r)
 		}
-		if err == nil && !c.asked.Load() {
-			err = errNotAsked
-		}
-		// A body that takes too long looks like a client that has gone.
-		gone := r.Context().Err() != nil && !errors.Is(err, errSlowBody)
-		if err == nil || began.done || gone {
-			if err != nil && r.Context().Err() == nil {
-				s.log.LogAttrs(r.Context(), slog.LevelWarn, "server: an answer broke off", slog.String("path", r.URL.Path), slog.Any("error", err))
-			}
-			return
-		}
-		f := s.Explain(r, err)
-		switch f.Status {
-		case http.StatusUnauthorized:
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		case http.StatusTooManyRequests:
-			w.Header().Set("Retry-After", retryAfter)
-		}
-		c.asked.Store(true) // of errors nobody need be asked
-		if c.rule.refuse != nil {
-			c.rule.refuse(began, f)
-			return
-		}
-		refuse(began, r, &fault{f.Status, f.Text})
 	})
+}
+
+// end ends an answer to a request: with what came of it, or says that its handler
+// panicked.
+func (s *gate) end(r *http.Request, c *caller, began *beginning, leave func(), of *error) {
+	defer leave()
+	defer func() { s.access.audited(r, c, began.status, *of) }()
+	if p := recover(); p != nil {
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+		s.log.LogAttrs(r.Context(), slog.LevelError, "server: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		if !began.done {
+			s.refuse(r, c, began, &turn.Fault{Status: http.StatusInternalServerError, Text: "internal error"})
+		}
+		return
+	}
+	if *of == nil && !c.asked.Load() {
+		*of = errNotAsked
+	}
+	// A body that takes too long looks like a client that has gone.
+	err, gone := *of, r.Context().Err() != nil && !errors.Is(*of, errSlowBody)
+	if err == nil || began.done || gone {
+		if err != nil && r.Context().Err() == nil {
+			s.log.LogAttrs(r.Context(), slog.LevelWarn, "server: an answer broke off", slog.String("path", r.URL.Path), slog.Any("error", err))
+		}
+		return
+	}
+	f := s.Explain(r, err)
+	switch f.Status {
+	case http.StatusUnauthorized:
+		began.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests:
+		began.Header().Set("Retry-After", retryAfter)
+	}
+	s.refuse(r, c, began, f)
+}
+
+// refuse answers with an error, of which nobody need be asked.
+func (s *gate) refuse(r *http.Request, c *caller, w http.ResponseWriter, f *turn.Fault) {
+	c.asked.Store(true)
+	if c.rule.refuse != nil {
+		c.rule.refuse(w, f)
+		return
+	}
+	refuse(w, r, &fault{f.Status, f.Text})
 }
 
 // refuse answers with an error: in plain text, which LangGraph's client for

@@ -353,53 +353,60 @@ func newGate(a *access, c *config) *gate {
 // refuses them whatever they ask for: what a form sends, and a WebSocket, comes
 // without a question before.
 func (s *gate) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.passes(w, r) { // which is called apart: streams wait long, on as little stack as may be
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// passes reports whether a request is to be answered; if not it has been.
+func (s *gate) passes(w http.ResponseWriter, r *http.Request) bool {
 	anyone := slices.Contains(s.origins, "*")
 	open := len(s.access.authenticators) == 0
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin") // requests of CORS are not meant
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Cache-Control", "no-store")
-		origin := r.Header.Get("Origin")
-		if s.hosts != nil && !anyone && !s.answersTo(r.Host) {
-			refuse(w, r, &fault{http.StatusForbidden, fmt.Sprintf("this server is for its own machine, not for the host %.80q: allow it with --allow-origin https://HOST, or server.AllowOrigins", r.Host)})
-			return
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin") // requests of CORS are not meant
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+	origin := r.Header.Get("Origin")
+	if s.hosts != nil && !anyone && !s.answersTo(r.Host) {
+		refuse(w, r, &fault{http.StatusForbidden, fmt.Sprintf("this server is for its own machine, not for the host %.80q: allow it with --allow-origin https://HOST, or server.AllowOrigins", r.Host)})
+		return false
+	}
+	switch {
+	case anyone:
+		h.Set("Access-Control-Allow-Origin", "*")
+	default:
+		h.Add("Vary", "Origin")
+		foreign := ofAnotherSite(r, open)
+		if origin == "" && foreign && !s.mayBeLinked(r) {
+			refuse(w, r, &fault{http.StatusForbidden, "pages of other sites may not use the server by links, images or scripts: allow all pages everything with --allow-origin '*', or server.AllowOrigins, or type the address"})
+			return false
 		}
-		switch {
-		case anyone:
-			h.Set("Access-Control-Allow-Origin", "*")
-		default:
-			h.Add("Vary", "Origin")
-			foreign := ofAnotherSite(r, open)
-			if origin == "" && foreign && !s.mayBeLinked(r) {
-				refuse(w, r, &fault{http.StatusForbidden, "pages of other sites may not use the server by links, images or scripts: allow all pages everything with --allow-origin '*', or server.AllowOrigins, or type the address"})
-				return
-			}
-			if origin == "" || sameOrigin(origin, r.Host) && !foreign {
-				break
-			}
-			if !slices.ContainsFunc(s.origins, func(o string) bool { return strings.EqualFold(o, origin) }) && !(open && localOrigin(origin)) {
-				refuse(w, r, &fault{http.StatusForbidden, fmt.Sprintf("pages of %.80q may not use the server: allow them with --allow-origin, or server.AllowOrigins", origin)})
-				return
-			}
-			h.Set("Access-Control-Allow-Origin", origin)
+		if origin == "" || sameOrigin(origin, r.Host) && !foreign {
+			break
 		}
-		h.Set("Access-Control-Expose-Headers", "content-location, location, retry-after, warning, x-pagination-total, x-pagination-next")
-		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
-			if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-				h.Set("Access-Control-Allow-Headers", asked)
-				h.Add("Vary", "Access-Control-Request-Headers")
-			}
-			h.Set("Access-Control-Max-Age", "600")
-			w.WriteHeader(http.StatusNoContent)
-			return
+		if !slices.ContainsFunc(s.origins, func(o string) bool { return strings.EqualFold(o, origin) }) && !(open && localOrigin(origin)) {
+			refuse(w, r, &fault{http.StatusForbidden, fmt.Sprintf("pages of %.80q may not use the server: allow them with --allow-origin, or server.AllowOrigins", origin)})
+			return false
 		}
-		next.ServeHTTP(w, r)
-	})
+		h.Set("Access-Control-Allow-Origin", origin)
+	}
+	h.Set("Access-Control-Expose-Headers", "content-location, location, retry-after, warning, x-pagination-total, x-pagination-next")
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
+		if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+			h.Set("Access-Control-Allow-Headers", asked)
+			h.Add("Vary", "Access-Control-Request-Headers")
+		}
+		h.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+		return false
+	}
+	return true
 }
 
 // sameOrigin reports whether a page comes from the server itself.

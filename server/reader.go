@@ -92,7 +92,7 @@ func (r *reader) allowed() error {
 }
 
 // read waits for the first event from a number on.
-func (r *reader) read(ctx context.Context, seq int64) (db.FeedEvent, error) {
+func (r *reader) read(ctx context.Context, seq int64) (*db.FeedEvent, error) {
 	ev, err := r.feed.read(ctx, seq, r.version, "")
 	if err == nil {
 		err = r.allowed()

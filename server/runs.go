@@ -603,7 +603,7 @@ func (s *runs) waitRun(w http.ResponseWriter, r *http.Request) error {
 	warned(w, b)
 	location(w, run, thread == "")
 	comeBack(w, "/join")
-	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.answer(w, r, run) })
+	return s.left(r, run, b.OnDisconnect == "cancel", s.answer(w, r, run))
 }
 
 // answer waits for a run and writes what came of it.
@@ -779,7 +779,7 @@ func (s *runs) joinRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/join")
-	return s.attend(r, run, cancel, func() error { return s.answer(w, r, run) })
+	return s.left(r, run, cancel, s.answer(w, r, run))
 }
 
 func (s *runs) cancelRun(w http.ResponseWriter, r *http.Request) error {

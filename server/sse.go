@@ -28,7 +28,7 @@ func (s *runs) streamRun(w http.ResponseWriter, r *http.Request) error {
 	warned(w, b)
 	location(w, run, thread == "")
 	comeBack(w, "/stream")
-	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.serveStream(w, r, run, 0, nil) })
+	return s.left(r, run, b.OnDisconnect == "cancel", s.serveStream(w, r, run, 0, nil))
 }
 
 // joinStream sends what happens in a run from now on, or from an event on that
@@ -56,13 +56,12 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/stream")
-	return s.attend(r, run, cancel, func() error { return s.serveStream(w, r, run, from, modes) })
+	return s.left(r, run, cancel, s.serveStream(w, r, run, from, modes))
 }
 
-// attend serves a client of a run. If the client leaves before the end, however that
-// is noticed, the run is cancelled where it asked for that.
-func (s *runs) attend(r *http.Request, run *db.Run, cancel bool, serve func() error) error {
-	err := serve()
+// left is called when a client of a run has been served. If it left before the end,
+// however that was noticed, the run is cancelled where it asked for that.
+func (s *runs) left(r *http.Request, run *db.Run, cancel bool, err error) error {
 	if err != nil && cancel {
 		err = errors.Join(err, s.dispatcher.cancel(background(r), run, stopInterrupt, false))
 	}
@@ -138,7 +137,7 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 			if len(modes) > 0 && !wanted(ev.Method, modes) {
 				continue
 			}
-			if _, err := w.Write(frame(ev.Method, ev.Data, ev.Seq)); err != nil {
+			if err := sendEvent(w, ev); err != nil {
 				return err
 			}
 		}
@@ -171,6 +170,11 @@ func wanted(event string, modes []string) bool {
 		return slices.Contains(modes, modeMessages)
 	}
 	return slices.Contains(modes, name)
+}
+
+func sendEvent(w io.Writer, ev *db.FeedEvent) error {
+	_, err := w.Write(frame(ev.Method, ev.Data, ev.Seq))
+	return err
 }
 
 // frame writes an event as clients read it. The data is one line: JSON has no

@@ -63,9 +63,9 @@ func (s *stream) next() int64 {
 
 // read waits for the first event from a number on, of those that are left. It returns
 // [io.EOF] when the run is over, and errOver if it goes on in another process.
-func (s *stream) read(ctx context.Context, from int64) (db.FeedEvent, error) {
+func (s *stream) read(ctx context.Context, from int64) (ev *db.FeedEvent, err error) {
 	for s.feed != nil && !s.over {
-		ev, err := s.feed.read(ctx, from, 1, s.run.ID)
+		ev, err = s.feed.read(ctx, from, 1, s.run.ID)
 		switch {
 		case err == nil && ev.Method == endEvent:
 			s.over = true
@@ -88,17 +88,17 @@ func (s *stream) read(ctx context.Context, from int64) (db.FeedEvent, error) {
 		}
 	}
 	if s.over {
-		return db.FeedEvent{}, io.EOF
+		return nil, io.EOF
 	}
-	return db.FeedEvent{}, errOver
+	return nil, errOver
 }
 
 // removed ends the stream of a run that went with its thread, of which its last event
 // tells.
-func (s *stream) removed() db.FeedEvent {
+func (s *stream) removed() *db.FeedEvent {
 	told, _ := json.Marshal(removed(s.run.ThreadID)) // of strings
 	s.over, s.outcome = true, object{"__error__": told}.raw()
-	return db.FeedEvent{Seq: s.feed.next(), Method: "error", Data: told}
+	return &db.FeedEvent{Seq: s.feed.next(), Method: "error", Data: told}
 }
 
 // ended asks, now and then, whether the run is over.

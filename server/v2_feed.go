@@ -99,7 +99,7 @@ func (f *feed) valuesBefore(ev *db.FeedEvent) json.RawMessage {
 }
 
 // buffered returns the events before a number that are left.
-func (f *feed) buffered(before int64) []db.FeedEvent {
+func (f *feed) buffered(before int64) []*db.FeedEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.events[:f.index(before)])

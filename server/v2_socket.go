@@ -127,7 +127,7 @@ func (c *socket) events(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		if err := c.event(ctx, &ev); err != nil {
+		if err := c.event(ctx, ev); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (c *socket) obey(r *http.Request, thread string, cmd *v2Command) (any, erro
 // what happens. If the last of those left is the end of a run, it comes a moment
 // later, as [settle] says.
 func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command) error {
-	var replay []db.FeedEvent
+	var replay []*db.FeedEvent
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answer := c.carryOut(r, cmd, func(*http.Request, string, *v2Command) (any, error) {
@@ -244,7 +244,7 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 			left = nil
 		}
 		for _, ev := range left {
-			if f.matches(&ev) && (f.Since == nil || ev.Seq > *f.Since) {
+			if f.matches(ev) && (f.Since == nil || ev.Seq > *f.Since) {
 				replay = append(replay, ev)
 			}
 		}
@@ -266,11 +266,11 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			_ = c.write(ctx, c.rd.shown(&last)) // who reads and pings finds out
+			_ = c.write(ctx, c.rd.shown(last)) // who reads and pings finds out
 		})
 	}
 	for i := range replay {
-		if err := c.write(ctx, c.rd.shown(&replay[i])); err != nil {
+		if err := c.write(ctx, c.rd.shown(replay[i])); err != nil {
 			return err
 		}
 	}

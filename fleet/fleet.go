@@ -22,10 +22,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/local"
 )
 
 // Program is a graph that a worker has, in one of its versions.
@@ -36,7 +38,10 @@ type Program struct {
 
 // Options are the settings of a [Worker]. The zero value is fine.
 type Options struct {
-	Run []graph.RunOption // given to each operation
+	// Run says with what an operation of a run is done: with options, and by which graph, if
+	// that is not g but one of its name. It is called for each operation, on any worker. An
+	// error ends the run, unless it is [Retryable]. Nil: by g, without options.
+	Run func(ctx context.Context, ref Ref, g graph.Runnable) (graph.Runnable, []graph.RunOption, error)
 }
 
 // Worker runs tasks and advances runs. It is safe for concurrent use.
@@ -44,6 +49,9 @@ type Worker struct {
 	store    checkpoint.Store
 	o        Options
 	programs map[programID]graph.Runnable
+
+	mu      sync.Mutex
+	streams map[string]local.Followed // by thread
 }
 
 type programID struct{ graph, version string }
@@ -64,7 +72,7 @@ func NewWorker(store checkpoint.Store, o Options, programs ...Program) (*Worker,
 	if len(programs) == 0 {
 		return nil, errors.New("fleet: NewWorker needs a program")
 	}
-	w := &Worker{store: store, o: o, programs: map[programID]graph.Runnable{}}
+	w := &Worker{store: store, o: o, programs: map[programID]graph.Runnable{}, streams: map[string]local.Followed{}}
 	for _, p := range programs {
 		if p.Graph == nil {
 			return nil, errors.New("fleet: NewWorker: a program without a graph")
@@ -171,6 +179,10 @@ type Client struct {
 	// Version says which version of a graph its threads are run by from now on; nil: the
 	// empty one.
 	Version func(graph string) string
+
+	// Watched says that threads are woken by whoever has the client, as [Client.Watch] does:
+	// their runs are over when they sleep, and no dispatcher keeps a timer for them.
+	Watched bool
 }
 
 // Submit does to a thread what a request says, in this process, and makes the thread due,
@@ -198,9 +210,7 @@ func Invoke[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph
 	}
 	p, err := run.Wait(ctx)
 	if err == nil && p.Status == RunFailed {
-		if err = p.Err; err == nil {
-			err = errors.New(p.Error)
-		}
+		err = p.failure()
 	}
 	snap, serr := t.State(ctx)
 	return snap, errors.Join(err, serr)
@@ -215,8 +225,26 @@ func (c *Client) Wake(ctx context.Context, thread string) (Run, error) {
 	if c.Version != nil {
 		ref.Version = c.Version(ref.Graph)
 	}
-	return c.Dispatcher.Dispatch(ctx, ref)
+	ref.Watched = c.Watched
+	run, err := c.Dispatcher.Dispatch(ctx, ref)
+	if err != nil {
+		return nil, &DispatchError{thread, err}
+	}
+	return run, nil
 }
+
+// DispatchError says that the dispatcher could not be given a thread, which stays as it is.
+type DispatchError struct {
+	Thread string
+	Err    error
+}
+
+func (e *DispatchError) Error() string {
+	return fmt.Sprintf("dispatching thread %q: %v", e.Thread, e.Err)
+}
+
+// Unwrap returns the dispatcher's error.
+func (e *DispatchError) Unwrap() error { return e.Err }
 
 // Watch wakes threads that are due, and those whose run died with its process, until ctx
 // ends: see [graph.Runner]. One watch for a store is enough, and more do no harm. It must

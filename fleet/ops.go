@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -14,7 +15,8 @@ import (
 
 // engine is what package graph does for this one alone.
 var engine = seam.Graph.(interface {
-	Do(ctx context.Context, g graph.Runnable, store checkpoint.Store, thread string, opts []graph.RunOption, f func(context.Context, *local.Program, *local.Options) error) error
+	Do(ctx context.Context, g graph.Runnable, store checkpoint.Store, thread string, opts []graph.RunOption, bus *local.Bus, f func(context.Context, *local.Program, *local.Options) error) error
+	Stream(ctx context.Context, thread any, opts []graph.StreamOption, run func(context.Context, local.Followed) error) iter.Seq2[graph.Event, error]
 	Submit(ctx context.Context, thread, request any, opts []graph.RunOption) error
 	Watch(ctx context.Context, store checkpoint.Store, o graph.RunnerOptions, hand func(ctx context.Context, thread string) error) error
 })
@@ -33,6 +35,8 @@ type Ref struct {
 	Superstep string `json:"superstep,omitempty"`
 
 	Deadline time.Time `json:"deadline,omitzero"` // of a run with a [graph.RunTimeout]
+
+	Watched bool `json:"watched,omitempty"` // see [Client]
 }
 
 // NewRef returns what a run of a stored thread begins with: the next call is
@@ -71,7 +75,7 @@ type RunStatus string
 // The statuses.
 const (
 	RunGoesOn RunStatus = "running" // tasks are to be run
-	RunSleeps RunStatus = "asleep"  // it is over until a time has come
+	RunSleeps RunStatus = "asleep"  // it is over until a time has come, and the dispatcher begins it again
 	RunWaits  RunStatus = "waiting" // it is over until an answer, an event or the end of another thread has come, or until Progress.Wake
 	RunEnded  RunStatus = "ended"   // the thread has come to its end
 	RunFailed RunStatus = "failed"  // tasks or the superstep failed; a request to continue tries again
@@ -175,7 +179,7 @@ func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
 			p.Status = RunGoesOn
 		case st.Ended:
 			p.Status = RunEnded
-		case st.Asks || st.Due.IsZero():
+		case st.Asks || st.Due.IsZero() || ref.Watched:
 			p.Status = RunWaits
 		default:
 			p.Status = RunSleeps
@@ -211,8 +215,15 @@ func (w *Worker) do(ctx context.Context, ref Ref, f func(context.Context, *local
 	case !run.Valid() || run.Run() != run:
 		return fmt.Errorf("fleet: %q is not the ID of a run: make references with NewRef", ref.Run)
 	}
-	return engine.Do(ctx, g, w.store, ref.Thread, w.o.Run, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
-		lo.Run = run
+	var opts []graph.RunOption
+	if w.o.Run != nil {
+		if g, opts, err = w.o.Run(ctx, ref, g); err != nil {
+			return err
+		}
+	}
+	bus, drain := w.tells(ref.Thread)
+	return engine.Do(ctx, g, w.store, ref.Thread, opts, bus, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+		lo.Run, lo.Drain = run, drain
 		lo.Hold = &local.Hold{Fence: checkpoint.Fence(ref.Fence), Claim: ref.Superstep == ""}
 		return f(ctx, prog, lo)
 	})

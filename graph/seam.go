@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"sync"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/local"
@@ -17,7 +19,8 @@ func init() { seam.Graph = pieces{} }
 type pieces struct{}
 
 // Do calls f with what a session of a thread's run is made of, but for which run it is.
-func (pieces) Do(ctx context.Context, g Runnable, store checkpoint.Store, thread string, opts []RunOption, f func(context.Context, *local.Program, *local.Options) error) (err error) {
+// What happens is told by bus, which may be nil.
+func (pieces) Do(ctx context.Context, g Runnable, store checkpoint.Store, thread string, opts []RunOption, bus *local.Bus, f func(context.Context, *local.Program, *local.Options) error) (err error) {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -41,7 +44,7 @@ func (pieces) Do(ctx context.Context, g Runnable, store checkpoint.Store, thread
 		defer func() { end(nil, err) }()
 	}
 	var lo local.Options
-	if err := e.options(&lo, set, nil); err != nil {
+	if err := e.options(&lo, set, bus); err != nil {
 		return err
 	}
 	if lo.Deps, err = provide(ctx, set); err != nil {
@@ -63,8 +66,147 @@ func (t *Thread[S]) submit(ctx context.Context, req any, opts []RunOption) error
 	if err := t.stored(ctx); err != nil {
 		return err
 	}
-	return t.park(ctx, req.(Request[S]).erase(t.form), opts)
+	set, err := with(t.set, opts)
+	if err != nil {
+		return err
+	}
+	return t.park(ctx, set, req.(Request[S]).erase(t.form), nil)
 }
+
+// Stream is [Thread.Stream] for somebody else who runs the thread, by run.
+func (pieces) Stream(ctx context.Context, thread any, opts []StreamOption, run func(context.Context, local.Followed) error) iter.Seq2[Event, error] {
+	return thread.(interface {
+		follow(ctx context.Context, opts []StreamOption, run func(context.Context, local.Followed) error) iter.Seq2[Event, error]
+	}).follow(ctx, opts, run)
+}
+
+func (t *Thread[S]) follow(ctx context.Context, opts []StreamOption, run func(context.Context, local.Followed) error) iter.Seq2[Event, error] {
+	return t.stream(ctx, opts, func(ctx context.Context, set *settings, bus *local.Bus) error {
+		if err := t.stored(ctx); err != nil {
+			return err
+		}
+		f := &followed{h: &t.handle, set: set, bus: bus, submit: func(ctx context.Context, req any, bus *local.Bus) error {
+			return t.park(ctx, set, req.(Request[S]).erase(t.form), bus)
+		}}
+		return run(ctx, f)
+	})
+}
+
+// followed is the thread of a stream whose run is elsewhere.
+type followed struct {
+	h      *handle
+	set    *settings
+	bus    *local.Bus
+	submit func(ctx context.Context, req any, bus *local.Bus) error
+
+	mu    sync.Mutex
+	told  checkpoint.ID // of what was recorded, the last that was told
+	epoch checkpoint.ID // of the superstep
+	wrote map[int]bool  // by whose tasks is told what they wrote
+}
+
+// Submit is [pieces.Submit], which tells of it.
+func (f *followed) Submit(ctx context.Context, req any) error { return f.submit(ctx, req, f.Bus()) }
+
+// Begin tells what was recorded since the checkpoint of [Since], if one is given. What
+// comes after that is told from now on.
+func (f *followed) Begin(ctx context.Context) error {
+	if f.set.since != nil {
+		f.toldTo(*f.set.since)
+		return f.CatchUp(ctx)
+	}
+	head, err := f.head(ctx)
+	if err == nil {
+		f.toldTo(head)
+	}
+	return err
+}
+
+// Bus is what tells of the run, whose operations tell what a task wrote when it is recorded
+// and when its superstep is committed.
+func (f *followed) Bus() *local.Bus {
+	bus := *f.bus
+	bus.Wants |= local.Checkpointed
+	bus.Send = func(ev *local.Event) {
+		if len(ev.Path) == 0 && f.again(ev) || f.bus.Wants&ev.Kind == 0 {
+			return
+		}
+		f.bus.Send(ev)
+	}
+	return &bus
+}
+
+// again reports whether an event of the graph itself was told.
+func (f *followed) again(ev *local.Event) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch ev.Kind {
+	case local.Checkpointed:
+		f.told = ev.ID
+	case local.Updates:
+		if ev.Epoch != f.epoch {
+			f.epoch, f.wrote = ev.Epoch, map[int]bool{}
+		}
+		if f.wrote[ev.Task] {
+			return true
+		}
+		f.wrote[ev.Task] = true
+	}
+	return false
+}
+
+// since returns the last of what was recorded that was told.
+func (f *followed) since() checkpoint.ID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.told
+}
+
+// toldTo notes that all is told up to a checkpoint.
+func (f *followed) toldTo(id checkpoint.ID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = id
+}
+
+// CatchUp tells what was recorded and not told.
+func (f *followed) CatchUp(ctx context.Context) error {
+	head, err := f.head(ctx)
+	since := f.since()
+	if err != nil || head == since {
+		return err
+	}
+	e := f.h.e
+	var lo local.Options
+	if err := e.options(&lo, f.set, f.bus); err != nil {
+		return err
+	}
+	s, err := local.Open(ctx, e.program(f.set, nil), &lo, "", false)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.ShowSince(ctx, lo.Bus, since); err != nil || s.Tip() == nil {
+		return err
+	}
+	f.toldTo(s.Tip().Record.ID)
+	return nil
+}
+
+// head returns the thread's newest checkpoint; empty if there is none.
+func (f *followed) head(ctx context.Context) (checkpoint.ID, error) {
+	head, _, err := f.set.store.Head(ctx, checkpoint.Log{Thread: f.set.thread})
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", &CheckpointError{Thread: f.set.thread, Op: "load", Err: err}
+	}
+	return head.ID, nil
+}
+
+// Drain is closed when the stream is to end at the next superstep.
+func (f *followed) Drain() <-chan struct{} { return f.set.drain }
 
 // Watch is [Runner.Run] for somebody else who runs the threads: hand gives them to him,
 // and returns before they have ended. It may be given a thread again as long as nobody
@@ -78,28 +220,23 @@ func (pieces) Watch(ctx context.Context, store checkpoint.Store, o RunnerOptions
 	return r.Run(ctx)
 }
 
-func (h *handle) park(ctx context.Context, req request, opts []RunOption) error {
-	set, err := with(h.set, opts)
+func (h *handle) park(ctx context.Context, set *settings, req request, bus *local.Bus) error {
 	switch {
-	case err != nil:
-		return err
 	case len(h.around) > 0 || set.namespace != "":
 		return fmt.Errorf("thread %q: %w, this one has %q", set.thread, local.ErrNamespace, set.namespace)
 	case req.start != nil && req.start.IsZero():
 		return errors.New("graph: Restart at a command without destinations")
 	}
-	if set.durability == Exit {
-		set.durability = Sync
-	}
 	e := h.e
 	var lo local.Options
-	if err := e.options(&lo, set, nil); err != nil {
+	if err := e.options(&lo, set, bus); err != nil {
 		return err
 	}
+	var err error
 	if lo.Deps, err = provide(ctx, set); err != nil {
 		return err
 	}
-	lo.Lease, lo.Wake = cmp.Or(set.lease, local.DefaultLease), true
+	lo.Durability, lo.Lease, lo.Wake = local.Sync, cmp.Or(set.lease, local.DefaultLease), true
 	s, err := local.Run(ctx, e.program(set, nil), &lo, set.from, func(s *local.Session) error {
 		run, err := e.prepare(ctx, s, set, req)
 		if err != nil || !run {

@@ -253,10 +253,14 @@ func Since(checkpointID string) StreamOption {
 //
 // A consumer that is slow makes the run wait; see [Buffer].
 func (t *Thread[S]) Stream(ctx context.Context, req Request[S], opts ...StreamOption) iter.Seq2[Event, error] {
-	return t.stream(ctx, req.erase(t.form), opts)
+	return t.stream(ctx, opts, func(ctx context.Context, set *settings, bus *local.Bus) error {
+		_, err := t.call(ctx, set, req.erase(t.form), bus)
+		return err
+	})
 }
 
-func (h *handle) stream(ctx context.Context, req request, opts []StreamOption) iter.Seq2[Event, error] {
+// stream yields what run tells by a bus.
+func (h *handle) stream(ctx context.Context, opts []StreamOption, run func(context.Context, *settings, *local.Bus) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		set, err := with(h.set, opts)
 		if h.err != nil {
@@ -292,7 +296,7 @@ func (h *handle) stream(ctx context.Context, req request, opts []StreamOption) i
 		}}
 		go func() {
 			defer close(events)
-			_, runErr = h.call(runCtx, set, req, bus)
+			runErr = run(runCtx, set, bus)
 		}()
 		leave := sync.OnceFunc(func() { close(gone) })
 		for ev := range events {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -29,6 +30,7 @@ type executor struct {
 	threads  *threads
 	hooks    *hooks
 	draining <-chan struct{}
+	fleet    fleet.Dispatcher // nil: runs are done here
 }
 
 // execute runs a run, sends what happens to its log, and notes what came of it.
@@ -136,7 +138,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		if holds, failed := s.db.Holds(keep, run.ID, s.instance); failed == nil && !holds {
 			return db.ErrTaken
 		}
-		return fmt.Errorf("the database failed in the middle of the run: %w", err)
+		return fmt.Errorf("it goes on: %w", err)
 	}
 	return s.conclude(keep, run, &b, g, line, live, err, why, enc)
 }
@@ -144,9 +146,12 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 // maxAttempts is how often a run is begun again because the database failed.
 const maxAttempts = 100
 
-// outage reports whether a run ended because the server's database did not answer,
-// rather than by what its nodes did.
+// outage reports whether a run ended because the server's database or its dispatcher did
+// not answer, rather than by what its nodes did.
 func outage(err error) bool {
+	if _, ok := errors.AsType[*fleet.DispatchError](err); ok {
+		return true
+	}
 	_, node := errors.AsType[*graph.NodeError](err)
 	return !node && db.Outage(err)
 }
@@ -196,15 +201,17 @@ func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Reco
 
 // call begins what a run asks for.
 func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured *configuration, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
-	opts := append(s.runOptions(run, a, t, g, configured, b), graph.Buffer(64), graph.Drain(s.draining))
-	opts = append(opts, more...)
+	opts := append(slices.Clip(more), graph.Buffer(64), graph.Drain(s.draining))
+	for _, o := range s.runOptions(run, a, t, g, configured, b) {
+		opts = append(opts, o)
+	}
 	thread := s.on(g, t.ID)
 	ctx = tracecontext.With(ctx, b.Trace)
 	if queue {
 		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
 	}
 	if resumed {
-		return thread.Stream(ctx, g.Continue(), opts...), nil
+		return s.resume(ctx, g, thread, opts), nil
 	}
 	at, err := b.Checkpoint.id()
 	if err != nil {
@@ -216,12 +223,12 @@ func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant,
 	c := b.Command
 	if c == nil {
 		if isNull(b.Input) {
-			return thread.Stream(ctx, g.Continue(), opts...), nil
+			return s.stream(ctx, g, thread, g.Continue(), opts), nil
 		}
 		if s.dialogue != nil && g == s.dialogue.served { // which takes messages one after another
-			return thread.Stream(ctx, g.Input(graph.UpdateWith(b.Input)), opts...), nil
+			return s.stream(ctx, g, thread, g.Input(graph.UpdateWith(b.Input)), opts), nil
 		}
-		return thread.Stream(ctx, g.Restart(graph.UpdateWith(b.Input)), opts...), nil
+		return s.stream(ctx, g, thread, g.Restart(graph.UpdateWith(b.Input)), opts), nil
 	}
 	switch {
 	case !c.Resume.IsZero():
@@ -231,17 +238,17 @@ func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant,
 		}
 		answer, asked := answerOf(snap, c.Resume.raw)
 		if !asked { // a breakpoint, or nothing: it goes on
-			return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts...), nil
+			return s.stream(ctx, g, thread, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts), nil
 		}
-		return thread.Stream(ctx, g.Answer(answer, graph.UpdateWith(c.Update)), opts...), nil
+		return s.stream(ctx, g, thread, g.Answer(answer, graph.UpdateWith(c.Update)), opts), nil
 	case c.Goto.set():
 		to, err := c.Goto.command(g)
 		if err != nil {
 			return nil, err
 		}
-		return thread.Stream(ctx, g.Restart(graph.UpdateWith(c.Update), to).AsUpdate(), opts...), nil
+		return s.stream(ctx, g, thread, g.Restart(graph.UpdateWith(c.Update), to).AsUpdate(), opts), nil
 	default:
-		return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts...), nil
+		return s.stream(ctx, g, thread, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts), nil
 	}
 }
 
@@ -316,17 +323,12 @@ func ownOf(run *db.Run, a *db.Assistant, t *db.Thread, g *served) object {
 }
 
 // runOptions returns the options of a run that follow from configurations.
-func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, c *configuration, b *runBody) []graph.StreamOption {
-	var opts []graph.StreamOption
-	for _, o := range s.each {
-		opts = append(opts, o)
-	}
+func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, c *configuration, b *runBody) []graph.RunOption {
+	opts := slices.Clone(s.each)
 	if c.json != nil {
 		opts = append(opts, graph.ConfigureJSON(c.json))
 	}
-	for _, o := range metadataOptions(objectOf(run.Metadata).with(ownOf(run, a, t, g))) {
-		opts = append(opts, o)
-	}
+	opts = append(opts, metadataOptions(objectOf(run.Metadata).with(ownOf(run, a, t, g)))...)
 	if c.steps > 0 {
 		opts = append(opts, graph.AtMostSteps(c.steps))
 	}

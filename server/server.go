@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
+	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/memory"
 	memorypostgres "github.com/superstep-dev/superstep/memory/postgres"
@@ -100,6 +101,7 @@ type config struct {
 	limits   Limits
 	version  string
 	parallel int
+	dispatch func(*fleet.Worker) (fleet.Dispatcher, error) // nil: runs are done here
 
 	authenticators []func(context.Context) (authenticator, error)
 	authorize      Authorizer
@@ -295,7 +297,13 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	b.feeds = newFeeds(b.limits)
 	b.feeds.keptIn(b)
 	s.assemble(access, &c)
-	if err := s.begin(ctx, b.besideCtx); err != nil {
+	if c.dispatch != nil {
+		err = s.dispatch(c.dispatch)
+	}
+	if err == nil {
+		err = s.begin(ctx, b.besideCtx)
+	}
+	if err != nil {
 		s.stop()
 		return nil, fmt.Errorf("server: %w", errors.Join(err, s.closeStores()))
 	}

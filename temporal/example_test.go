@@ -8,8 +8,10 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/temporal"
 )
 
@@ -58,4 +60,24 @@ func Example() {
 	go func() { log.Print(work(store, g)) }()
 	snap, err := ask(context.Background(), store, g, "r-1")
 	log.Print(snap, err)
+}
+
+// serve is the program of a server whose runs go by Temporal, and which is a worker: as many
+// as there are clients and work for, on any machines.
+func serve(g *graph.Graph[Report]) error {
+	c, err := client.Dial(client.Options{HostPort: "temporal:7233"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	cli.Main( // serve --store postgres://…
+		cli.Graph(g),
+		cli.Server(server.Dispatch(temporal.Begin(c, temporal.Options{TaskQueue: "reports-2"}, worker.Options{}))),
+	)
+	return nil
+}
+
+func ExampleBegin() {
+	var g *graph.Graph[Report]
+	log.Print(serve(g))
 }

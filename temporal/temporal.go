@@ -185,6 +185,37 @@ func Register(r worker.Registry, w *fleet.Worker) {
 	r.RegisterActivityWithOptions(a.giveUp, activity.RegisterOptions{Name: giveUpName})
 }
 
+// Begin returns what server.Dispatch takes: a function that has this process do work of the
+// queue, for the graphs and the store of a worker, and returns the dispatcher. When that is
+// closed the process takes no more work, and has worker.Options.WorkerStopTimeout, or 10
+// seconds, for what it is at; the rest is done by another.
+func Begin(c client.Client, o Options, wo worker.Options) func(*fleet.Worker) (fleet.Dispatcher, error) {
+	return func(fw *fleet.Worker) (fleet.Dispatcher, error) {
+		d, err := New(c, o)
+		if err != nil {
+			return nil, err
+		}
+		wo.WorkerStopTimeout = cmp.Or(wo.WorkerStopTimeout, 10*time.Second)
+		w := worker.New(c, o.TaskQueue, wo)
+		Register(w, fw)
+		if err := w.Start(); err != nil {
+			return nil, fmt.Errorf("temporal: starting the worker: %w", err)
+		}
+		return &working{d, w}, nil
+	}
+}
+
+// working is a dispatcher in a process that is a worker, too.
+type working struct {
+	*Dispatcher
+	w worker.Worker
+}
+
+func (w *working) Close() error {
+	w.w.Stop()
+	return nil
+}
+
 // The names by which Temporal knows what it has begun: they stay.
 const (
 	workflowName = "superstep.run"

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -73,6 +74,22 @@ type Bus struct {
 	// Send passes an event on. It is called by the run's own goroutine, and
 	// for TaskRetried, what tasks emit and calls of Do by the task's.
 	Send func(ev *Event)
+}
+
+// Followed is the thread of a stream whose run is elsewhere.
+type Followed interface {
+	// Submit does to the thread what a request says and makes it due.
+	Submit(ctx context.Context, req any) error
+
+	// Begin tells what was recorded since the checkpoint that the stream is to begin with,
+	// if there is one, and has CatchUp tell what is recorded from now on.
+	Begin(ctx context.Context) error
+
+	// CatchUp tells what was recorded and neither it nor the bus has told.
+	CatchUp(ctx context.Context) error
+
+	Bus() *Bus              // for whoever runs the thread
+	Drain() <-chan struct{} // closed when the run is to end at the next superstep
 }
 
 func (b *Bus) wants(k Kind) bool { return b != nil && b.Wants&k != 0 }

@@ -726,11 +726,12 @@ func (s *Session) concludes(ctx context.Context) bool {
 	return true
 }
 
-// drained reports whether the run was asked to end before its time, and does.
+// drained reports whether the run was asked to end before its time, and does. To some tasks
+// of a superstep it doesn't matter what else is to run.
 func (s *Session) drained() bool {
 	select {
 	case <-s.o.Drain:
-		return s.unfinished()
+		return !s.some && s.unfinished()
 	default:
 		return false
 	}

@@ -65,7 +65,7 @@ func (t *teller) superstep() {
 		return
 	}
 	t.ends, t.next, t.of = emptied(t.ends, len(s.m.Tasks())), 0, step
-	if s.some { // whoever closes it tells of it
+	if s.some { // whoever closes it tells of it, again of what is told here
 		return
 	}
 	for i := range s.m.Tasks() {
@@ -130,10 +130,8 @@ func (t *teller) ended(r *report) {
 	case !r.Asks:
 		e.wrote = true
 		end(TaskEnded).Update = r.Data
-		if !s.some {
-			ev := add(Updates)
-			ev.Update, ev.Cached = r.Data, r.Cached
-		}
+		ev := add(Updates)
+		ev.Update, ev.Cached = r.Data, r.Cached
 	}
 	if s.o.Bus.Live {
 		t.live = append(t.live, e)

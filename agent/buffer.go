@@ -223,7 +223,7 @@ func (c *Summary) summarize(ctx context.Context, old []chat.Message) (summarized
 	// the node runs again.
 	sum := sha256.Sum256([]byte(b.String()))
 	return graph.Once(ctx, "summary "+hex.EncodeToString(sum[:6]), func(context.Context, string) (summarized, error) {
-		resp, err := watched(ctx, req, "", func() (*model.Response, error) { return model.Answered(c.Model.Generate(ctx, req)) })
+		resp, err := watched(ctx, req, "", func(ctx context.Context) (*model.Response, error) { return model.Ask(ctx, c.Model, req) })
 		if err != nil {
 			return summarized{}, err
 		}

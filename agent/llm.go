@@ -465,7 +465,7 @@ func generate(ctx context.Context, m model.Model, req *model.Request, name, id s
 	// The model may ask a human, so it gets the node's context and not that of
 	// Once.
 	return graph.Once(ctx, name, func(context.Context, string) (*model.Response, error) {
-		resp, err := watched(ctx, req, id, func() (*model.Response, error) { return stream(ctx, m, req, id, whole) })
+		resp, err := watched(ctx, req, id, func(ctx context.Context) (*model.Response, error) { return stream(ctx, m, req, id, whole) })
 		if err == nil && check != nil {
 			err = check(resp.Message)
 		}
@@ -476,30 +476,36 @@ func generate(ctx context.Context, m model.Model, req *model.Request, name, id s
 // stream asks a model and streams what it says.
 func stream(ctx context.Context, m model.Model, req *model.Request, id string, whole bool) (*model.Response, error) {
 	if whole {
-		resp, err := model.Answered(m.Generate(ctx, req))
+		resp, err := model.Ask(ctx, answering{m, id}, req)
 		if err != nil {
 			return nil, err
 		}
-		resp = &model.Response{Message: resp.Message, Cached: resp.Cached}
-		resp.Message.ID = id
 		return resp, graph.EmitMessage(ctx, chat.ChunkOf(resp.Message))
 	}
-	said := false
-	resp, err := model.Collect(func(yield func(chat.Chunk, error) bool) {
-		for chunk, err := range m.Stream(ctx, req) {
-			if said = true; err == nil {
-				chunk.ID = id // the provider's need not be unique
-				err = graph.EmitMessage(ctx, chunk)
-			}
-			if !yield(chunk, err) || err != nil {
-				return
-			}
-		}
+	return model.AskStream(ctx, m, req, func(c *chat.Chunk) error {
+		c.ID = id // the provider's need not be unique
+		return graph.EmitMessage(ctx, *c)
 	})
-	if err == nil && !said {
-		return model.Answered(nil, nil)
+}
+
+// answering is a model whose whole answers have an ID.
+type answering struct {
+	model.Model
+	id string
+}
+
+func (a answering) Generate(ctx context.Context, req *model.Request) (*model.Response, error) {
+	resp, err := a.Model.Generate(ctx, req)
+	if err != nil || resp == nil {
+		return nil, err
 	}
-	return resp, err
+	named := *resp
+	named.Message.ID = a.id
+	return &named, nil
+}
+
+func (a answering) Capabilities(name string) (model.Capabilities, bool) {
+	return model.CapabilitiesOf(a.Model, name)
 }
 
 // asJSON is json.Marshal for values that can't fail.

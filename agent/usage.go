@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
@@ -212,7 +213,7 @@ func Spend(ctx context.Context, u Usage) bool {
 // have used: what is asked with it doesn't count for the node, unless it is given to [Spend].
 func Metered(ctx context.Context) (context.Context, func() Usage) {
 	l := new(ledger)
-	ctx = context.WithValue(ctx, ledgerKey{}, l)
+	ctx = context.WithValue(calls.Recording(ctx), ledgerKey{}, l)
 	return model.Counting(ctx, func(place string, r *model.Response) { l.add(UsedBy(place, r)) }), l.spent
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
@@ -91,8 +92,10 @@ func (e ModelEnded) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// watched calls a model, and tells of it those who want to know.
-func watched(ctx context.Context, req *model.Request, id string, call func() (*model.Response, error)) (*model.Response, error) {
+// watched calls a model in the context in which calls are recorded, and tells of it those
+// who want to know.
+func watched(ctx context.Context, req *model.Request, id string, ask func(ctx context.Context) (*model.Response, error)) (*model.Response, error) {
+	call := func() (*model.Response, error) { return ask(calls.Recording(ctx)) }
 	if _, err := graph.Deps[modelEvents](ctx); err != nil {
 		return call()
 	}

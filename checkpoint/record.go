@@ -204,7 +204,8 @@ func (r *Record) Led(task int) *Routing {
 }
 
 // OnceResult is what a named sub-step of a task came to: Data, or an error if it
-// never succeeded. With neither it succeeded, and its result was not kept.
+// never succeeded. With neither it succeeded, and its result was not kept. One without
+// a name has the task's notes: what it said of its work, as a list.
 type OnceResult struct {
 	Task  int             `json:"task"` // plan index in the superstep that the record closed
 	Name  string          `json:"name"`
@@ -213,7 +214,7 @@ type OnceResult struct {
 }
 
 // Kept reports whether what the sub-step came to is there.
-func (o *OnceResult) Kept() bool { return o.Data != nil || o.Error != "" }
+func (o *OnceResult) Kept() bool { return o.Name != "" && (o.Data != nil || o.Error != "") }
 
 // Snapshot is the whole state as of its record. Growing fields are not
 // repeated: for each, Ranges lists the records (first and last sequence number,
@@ -370,11 +371,16 @@ const (
 	KindOpen    ResultKind = "open"    // how it stands: an OpenTask
 	KindEvent   ResultKind = "event"   // an event that nobody has waited for yet
 	KindFailed  ResultKind = "failed"  // why a run failed, for the thread that waits for its end: a Failure
+	KindNote    ResultKind = "note"    // something that it says of its work, until a record has it
+	KindPart    ResultKind = "part"    // a part of what notes say, that others may share
 )
 
 // EventsEpoch is the epoch of results that belong to no superstep: the events
 // (KindEvent) of a thread that nobody has waited for yet.
 const EventsEpoch ID = "events"
+
+// PartsEpoch is that of a thread's parts (KindPart), which belong to no superstep either.
+const PartsEpoch ID = "parts"
 
 // Result is something a task of the open superstep left beside the log. It is
 // keyed by branch, epoch, task, generation, kind and name within its log.

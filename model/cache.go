@@ -299,13 +299,7 @@ func (l *LRU) remove(el *list.Element) {
 func Canonical(req *Request) (json.RawMessage, error) {
 	c := canonicalRequest{
 		ToolChoice: req.ToolChoice,
-		Config: canonicalConfig{
-			Model: req.Model, Temperature: req.Temperature, TopP: req.TopP, TopK: req.TopK,
-			FrequencyPenalty: req.FrequencyPenalty, PresencePenalty: req.PresencePenalty,
-			MaxTokens: req.MaxTokens, Stop: req.Stop, Seed: req.Seed,
-			Reasoning: req.Reasoning, ReasoningTokens: req.ReasoningTokens,
-			ParallelTools: req.ParallelTools, Extra: req.Extra,
-		},
+		Config:     req.Config.canonical(),
 	}
 	c.Messages = make([]canonicalMessage, len(req.Messages))
 	for i, m := range req.Messages {
@@ -370,6 +364,16 @@ type canonicalConfig struct {
 	ReasoningTokens  int            `json:"reasoning_tokens,omitempty"`
 	ParallelTools    *bool          `json:"parallel_tools,omitempty"`
 	Extra            map[string]any `json:"extra,omitempty"`
+}
+
+func (c *Config) canonical() canonicalConfig {
+	return canonicalConfig{
+		Model: c.Model, Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK,
+		FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
+		MaxTokens: c.MaxTokens, Stop: c.Stop, Seed: c.Seed,
+		Reasoning: c.Reasoning, ReasoningTokens: c.ReasoningTokens,
+		ParallelTools: c.ParallelTools, Extra: c.Extra,
+	}
 }
 
 // IsZero reports whether nothing is set, for encoding/json.

@@ -7,6 +7,10 @@ import (
 
 // Capabilities are what a model takes and gives.
 type Capabilities struct {
+	// Provider is whose API the model is asked by, such as "anthropic", and Name which model
+	// that is. They are said also where nothing else is known; empty: not known.
+	Provider, Name string
+
 	Images, Audio, Files bool // that it takes, in messages of the user
 
 	Tools           bool
@@ -64,6 +68,12 @@ func (f *fallback) Capabilities(name string) (Capabilities, bool) {
 		if ok = ok && known; !ok {
 			return Capabilities{}, false
 		}
+		if c.Provider != all.Provider {
+			all.Provider = ""
+		}
+		if c.Name != all.Name {
+			all.Name = ""
+		}
 		all.Images, all.Audio, all.Files = all.Images && c.Images, all.Audio && c.Audio, all.Files && c.Files
 		all.Tools, all.Schema, all.SchemaWithTools = all.Tools && c.Tools, all.Schema && c.Schema, all.SchemaWithTools && c.SchemaWithTools
 		all.Reasoning, all.Caching = all.Reasoning && c.Reasoning, all.Caching && c.Caching
@@ -107,6 +117,13 @@ func (t Table) Of(name string) (c Capabilities, known bool) {
 		}
 	}
 	return Capabilities{}, false
+}
+
+// Named is Of for a provider's model, which has its name whether there is an entry or not.
+func (t Table) Named(provider, name string) (c Capabilities, known bool) {
+	c, known = t.Of(name)
+	c.Provider, c.Name = provider, name
+	return c, known
 }
 
 // Prices returns the prices of models, by the names that are given, such as those in

@@ -8,15 +8,18 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // The vocabulary of package chat that requests and answers are made of.
@@ -64,6 +67,66 @@ type Request struct {
 	Cache []CachePoint
 
 	Config
+}
+
+type requestJSON struct {
+	Messages   []chat.Message  `json:"messages,omitempty"`
+	Tools      []canonicalTool `json:"tools,omitempty"`
+	ToolChoice ToolChoice      `json:"tool_choice,omitempty"`
+	Output     *canonicalTool  `json:"output,omitempty"`
+	Cache      []cachePoint    `json:"cache,omitempty"`
+	Config     canonicalConfig `json:"config,omitzero"`
+}
+
+type cachePoint struct {
+	Tools   bool    `json:"tools,omitempty"`
+	Message int     `json:"message,omitempty"`
+	Parts   int     `json:"parts,omitempty"`
+	TTL     float64 `json:"ttl,omitempty"` // seconds
+}
+
+// MarshalJSON writes {"messages", "tools", "tool_choice", "output", "cache", "config"},
+// without what isn't set and without Headers, which may be secret.
+func (r Request) MarshalJSON() ([]byte, error) {
+	j := requestJSON{Messages: r.Messages, ToolChoice: r.ToolChoice, Config: r.Config.canonical()}
+	for _, t := range r.Tools {
+		j.Tools = append(j.Tools, canonicalTool{t.Name, t.Description, t.Schema, t.Strict})
+	}
+	if o := r.Output; o != nil {
+		j.Output = &canonicalTool{Name: o.Name, Description: o.Description, Schema: o.Schema}
+	}
+	for _, c := range r.Cache {
+		j.Cache = append(j.Cache, cachePoint{c.Tools, c.Message, c.Parts, c.TTL.Seconds()})
+	}
+	return plainjson.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (r *Request) UnmarshalJSON(data []byte) error {
+	var j requestJSON
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&j); err != nil {
+		return fmt.Errorf("a request to a model: %w", err)
+	}
+	c := j.Config
+	*r = Request{Messages: j.Messages, ToolChoice: j.ToolChoice, Config: Config{
+		Model: c.Model, Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK,
+		FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
+		MaxTokens: c.MaxTokens, Stop: c.Stop, Seed: c.Seed,
+		Reasoning: c.Reasoning, ReasoningTokens: c.ReasoningTokens,
+		ParallelTools: c.ParallelTools, Extra: c.Extra,
+	}}
+	for _, t := range j.Tools {
+		r.Tools = append(r.Tools, chat.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Schema, Strict: t.Strict})
+	}
+	if o := j.Output; o != nil {
+		r.Output = &Schema{Name: o.Name, Description: o.Description, Schema: o.Schema}
+	}
+	for _, p := range j.Cache {
+		r.Cache = append(r.Cache, CachePoint{p.Tools, p.Message, p.Parts, time.Duration(p.TTL * float64(time.Second))})
+	}
+	return nil
 }
 
 // MaxCachePoints is how many [Request.Cache] may have.

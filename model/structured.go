@@ -68,7 +68,7 @@ func Generate[T any](ctx context.Context, m Model, req *Request, opts ...Generat
 	r := *req
 	r.Output = &f.output
 	for n := 0; ; n++ {
-		resp, err := Answered(m.Generate(ctx, &r))
+		resp, err := Ask(ctx, m, &r)
 		if err != nil {
 			return none, nil, err
 		}

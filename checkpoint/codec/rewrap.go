@@ -38,7 +38,7 @@ func (s *Store) Rewrap(ctx context.Context, thread checkpoint.ThreadID) (n int, 
 // its thread, all of the copy is sealed anew, in batches: until Copy returns,
 // reading the copy is an error, and if Copy fails, the copy is deleted. Results
 // are looked for in the supersteps that are open at the ends of branches, and
-// among the events, which is where the engine keeps them; others cannot be read
+// among the events and parts, which is where the engine keeps them; others cannot be read
 // in the copy. With encryption the inner store needs to be a [checkpoint.Rewriter]
 // and a [checkpoint.Lister] as well.
 func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
@@ -231,6 +231,7 @@ func (s *Store) survey(ctx context.Context, log checkpoint.Log) (ids []checkpoin
 		add("", tips[b])
 	}
 	add("", checkpoint.EventsEpoch)
+	add("", checkpoint.PartsEpoch)
 	return ids, open, nil
 }
 

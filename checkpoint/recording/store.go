@@ -110,9 +110,14 @@ func (l *Log) take(ctx context.Context, store checkpoint.Store, thread checkpoin
 		}
 		l.Results = append(l.Results, rs...)
 	}
-	events, err := store.Results(ctx, log, "", checkpoint.EventsEpoch)
-	l.Results = append(l.Results, events...)
-	return err
+	for _, apart := range []checkpoint.ID{checkpoint.EventsEpoch, checkpoint.PartsEpoch} {
+		rs, err := store.Results(ctx, log, "", apart)
+		if err != nil {
+			return err
+		}
+		l.Results = append(l.Results, rs...)
+	}
+	return nil
 }
 
 // Export writes a thread to w; see [Take].

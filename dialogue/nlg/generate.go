@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/expr"
@@ -61,8 +62,9 @@ type slotLine struct {
 func (g *Generator) Generate(ctx context.Context, call dialogue.ModelCall) dialogue.Answer {
 	out := dialogue.Answer{ID: call.ID}
 	req, failure := g.request(call)
+	ctx = calls.Recording(ctx)
 	for last := false; failure == nil; last = true {
-		resp, err := g.model.Generate(ctx, req)
+		resp, err := model.Ask(ctx, g.model, req)
 		if err != nil {
 			failure = failed(ctx, err)
 			break

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/program"
@@ -65,7 +66,7 @@ func (r *Rephraser) Rephrase(ctx context.Context, reply dialogue.Reply) (dialogu
 	}
 	worded, _, err := model.Generate[struct {
 		Messages []string `json:"messages"`
-	}](ctx, r.model, &model.Request{
+	}](calls.Recording(ctx), r.model, &model.Request{
 		Messages: []chat.Message{chat.System(fmt.Sprintf(rewords, r.tone, reply.Language)), chat.User(string(data))},
 		Output:   answer,
 		Config:   r.config,

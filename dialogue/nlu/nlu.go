@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/model"
@@ -87,8 +88,9 @@ func (u *Understander) Understand(ctx context.Context, in dialogue.Understand) (
 	if err != nil {
 		return nil, err
 	}
+	ctx = calls.Recording(ctx)
 	for last := false; ; last = true {
-		resp, err := u.model.Generate(ctx, req)
+		resp, err := model.Ask(ctx, u.model, req)
 		if err != nil {
 			return nil, failed(err)
 		}

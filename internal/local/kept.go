@@ -27,6 +27,7 @@ type Kept struct {
 	used  list.List // of *stood, the latest first
 	byLog map[keptKey]*list.Element
 	size  int
+	parts keptParts
 }
 
 type keptKey struct {

@@ -130,7 +130,7 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 	}
 	return slices.DeleteFunc(slices.Clone(results), func(r checkpoint.Result) bool {
 		switch r.Kind {
-		case checkpoint.KindOnce:
+		case checkpoint.KindOnce, checkpoint.KindNote:
 			return false
 		case checkpoint.KindOpen:
 			var o checkpoint.OpenTask

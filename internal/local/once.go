@@ -28,6 +28,8 @@ type effects struct {
 	calls    map[onceID]*onceCall
 	underWay int
 	settled  func() // is called when none is under way any more
+
+	unsaved []checkpoint.Result // of notes
 }
 
 // onceID names a sub-step by the task of the run's root that it belongs to, and its
@@ -46,6 +48,11 @@ type onceCall struct {
 	data json.RawMessage
 	err  error
 	late bool // it failed for an attempt that was over: another's try may not
+
+	// It is no sub-step but a note, in the form in which it stands beside the log; had
+	// says that a record of the subgraph has it whose task has made it.
+	note json.RawMessage
+	had  bool
 }
 
 var errOnceAbandoned = errors.New("the sub-step panicked")
@@ -127,14 +134,16 @@ func (e *effects) load(s *Session) {
 	}
 	for i := range s.tip.Results {
 		r := &s.tip.Results[i]
-		if r.Kind != checkpoint.KindOnce {
+		if r.Kind != checkpoint.KindOnce && r.Kind != checkpoint.KindNote {
 			continue
 		}
 		if e.calls == nil {
 			e.calls = map[onceID]*onceCall{}
 		}
 		call := &onceCall{done: make(chan struct{}), over: true, data: r.Data}
-		close(call.done)
+		if close(call.done); r.Kind == checkpoint.KindNote {
+			call.note = r.Data
+		}
 		e.calls[onceID{s.m.Epoch(), s.m.Step() + 1, r.Task, r.Name}] = call
 		e.used.Store(true)
 	}
@@ -166,7 +175,7 @@ func (s *Session) Did() map[int][]string {
 // DidOf names the sub-steps that a task had recorded when its record was written.
 func DidOf(rec *checkpoint.Record, task int) (did []string) {
 	for i := range rec.Once {
-		if o := &rec.Once[i]; o.Task == task && o.Error == "" {
+		if o := &rec.Once[i]; o.Task == task && o.Name != "" && o.Error == "" {
 			did = append(did, plainName(o.Name))
 		}
 	}
@@ -193,7 +202,7 @@ func (e *effects) each(s *Session, f func(task int, name string, data json.RawMe
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, call := range e.calls {
-		if _, index, name, ok := s.onceOf(id); ok && call.over && call.err == nil {
+		if _, index, name, ok := s.onceOf(id); ok && call.over && call.err == nil && call.note == nil {
 			f(index, name, call.data)
 		}
 	}
@@ -210,16 +219,23 @@ func (e *effects) forget() {
 }
 
 // results lists what the sub-steps have come to that the tasks of a step of s called
-// themselves, but for those of an epoch.
+// themselves, but for those of an epoch, and what these tasks have noted.
 func (e *effects) results(s *Session, step int, but checkpoint.ID) []checkpoint.OnceResult {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []checkpoint.OnceResult
+	var notes []onceID
 	for id, call := range e.calls {
 		if id.epoch == but || !call.over { // of an attempt that was left behind
 			continue
 		}
 		at, task, name, ok := s.onceOf(id)
+		if call.note != nil {
+			if ok && at == step || s.o.parent == nil && !ok && id.step == step && !call.had {
+				notes = append(notes, id)
+			}
+			continue
+		}
 		if !ok || at != step {
 			continue
 		}
@@ -231,7 +247,7 @@ func (e *effects) results(s *Session, step int, but checkpoint.ID) []checkpoint.
 		}
 		all = append(all, r)
 	}
-	return all
+	return append(all, e.notes(s, notes)...)
 }
 
 // onceOf reads the name of a sub-step that a task of s itself called, not a
@@ -421,6 +437,7 @@ func (t *Task) effect(ctx context.Context, c call, id onceID, fn func() (json.Ra
 		w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{{
 			Branch: top.at.branch, Epoch: id.epoch, Task: id.task, Kind: checkpoint.KindOnce, Name: id.name, Data: data,
 		}}}
+		s.addNotes(w, false)
 		if err := s.saver.saveNow(ctx, w); err != nil {
 			t.unsaved(err)
 			return nil, err

@@ -86,6 +86,11 @@ func prune(ctx context.Context, store checkpoint.Store, prog *Program, log check
 	if out.Logs, err = p.orphans(ctx); err != nil {
 		return out, err
 	}
+	if out.Removed > 0 || out.Logs > 0 {
+		if err := p.sweep(ctx); err != nil {
+			return out, err
+		}
+	}
 	out.Freed = before - p.bytes(ctx)
 	return out, nil
 }
@@ -448,6 +453,71 @@ func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
 		logs++
 	}
 	return logs, nil
+}
+
+// sweep removes the parts of lists that no note refers to which is left. If a run has
+// begun meanwhile they stay, until the thread is next pruned.
+func (p *pruning) sweep(ctx context.Context) error {
+	_, fence, err := p.store.Head(ctx, p.log) // before the rest is read
+	if err != nil {
+		return err
+	}
+	parts, err := LoadParts(ctx, p.store, p.log)
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	marked := map[string]bool{}
+	mark := func(notes []Noted, err error) error {
+		for _, n := range notes {
+			for _, l := range n.Lists {
+				parts.reach(l.Part, marked)
+			}
+		}
+		return err
+	}
+	logs := []checkpoint.Log{p.log}
+	if lister, ok := p.store.(checkpoint.Lister); ok {
+		for info, err := range lister.Logs(ctx, p.log.Thread) {
+			if err != nil {
+				return err
+			}
+			if checkpoint.Below(info.Log.Namespace, p.log.Namespace) {
+				logs = append(logs, info.Log)
+			}
+		}
+	}
+	for _, log := range logs {
+		for r, err := range p.store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true}) {
+			if err == nil {
+				err = mark(NotesOf(r))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for b, rs := range p.lines {
+		results, err := p.store.Results(ctx, p.log, b, rs[len(rs)-1].Epoch)
+		if err == nil {
+			err = mark(OpenNotes(p.log, results))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	w := &checkpoint.Write{Log: p.log, Fence: fence}
+	for name := range parts {
+		if !marked[name] {
+			w.Remove = append(w.Remove, checkpoint.ResultKey{Epoch: checkpoint.PartsEpoch, Kind: checkpoint.KindPart, Name: name})
+		}
+	}
+	if len(w.Remove) == 0 {
+		return nil
+	}
+	if _, err := p.store.Write(ctx, w); err != nil && !Busy(err) {
+		return err
+	}
+	return nil
 }
 
 // calledIn returns the superstep of the log root in which the subgraph with a

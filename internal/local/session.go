@@ -40,6 +40,7 @@ type Session struct {
 
 	findings findings // of the run's root alone
 	effects  effects  // likewise
+	parts    parts    // likewise
 	claims   claims
 
 	beside atomic.Bool // a task stored a result itself
@@ -439,12 +440,16 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		if !root {
 			return
 		}
+		if nerr := s.saveNotes(ctx); nerr != nil && !Busy(err) {
+			err, s.ended = errors.Join(err, nerr), false
+		}
 		if s.saver.mode == Exit && s.m.Caller() != "" {
 			s.saver.lease.ttl = DefaultLease // so that whoever waits for the end is told
 		}
 		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
 			err, s.ended = ferr, false
 		}
+		s.parts.keep(s)
 		s.awaited.ended(ctx, s, err)
 		if s.shared() && (s.handsOn() || ctx.Err() != nil || cutShort(err)) { // another session goes on
 			s.saver.abandon()
@@ -471,6 +476,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		if rd.Write != nil {
 			s.recordOnce(rd.Write.Record)
+			s.addNotes(rd.Write, rd.Write.Record != nil && rd.Write.Record.Epoch == rd.Write.Record.ID)
 			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats() && !calledFor(s)
 			rd.Write.Wake = s.o.Caller != "" || s.o.Wake // whoever runs threads begins it
 			if err := s.saver.save(ctx, rd.Write); err != nil {

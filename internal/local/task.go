@@ -677,6 +677,7 @@ func (e *execution) note(err error, f *checkpoint.Failure) error {
 	}
 	s.beside.Store(true)
 	w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{s.m.FailureResult(e.task, err.Error(), f)}}
+	s.addNotes(w, false)
 	if err := s.saver.saveNow(e.ctx, w); err != nil {
 		s.o.parent.unsaved(err)
 		return err

@@ -158,7 +158,7 @@ const maxWhole = 21_333
 
 // Capabilities implements [model.Capable].
 func (m *Model) Capabilities(name string) (model.Capabilities, bool) {
-	return m.table.Of(cmp.Or(name, m.defaults.Model, m.name))
+	return m.table.Named(provider, cmp.Or(name, m.defaults.Model, m.name))
 }
 
 // Generate returns the whole answer. If so many tokens are allowed that the

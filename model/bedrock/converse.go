@@ -74,7 +74,7 @@ func New(modelID string, a Account, opts ...Option) *Model {
 
 // Capabilities implements [model.Capable].
 func (m *Model) Capabilities(name string) (model.Capabilities, bool) {
-	return m.table.Of(cmp.Or(name, m.defaults.Model, m.name))
+	return m.table.Named(provider, cmp.Or(name, m.defaults.Model, m.name))
 }
 
 // Generate returns the whole answer.

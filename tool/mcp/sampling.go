@@ -67,7 +67,7 @@ func (k *inquiry) sample(p *sdk.CreateMessageWithToolsParams) (*sdk.CreateMessag
 		}
 	}
 	ask := func(context.Context, string) (s sampled, err error) {
-		resp, err := model.Answered(k.c.cfg.Sampling.Generate(ctx, req))
+		resp, err := model.Ask(ctx, k.c.cfg.Sampling, req)
 		if err != nil {
 			return s, err
 		}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/agent/middleware"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -380,4 +382,50 @@ func Example_capabilities() {
 	// Output:
 	// true false 32768
 	// 0.006
+}
+
+func Example_calls() {
+	ctx := context.Background()
+	store := checkpoint.NewMemory()
+	secret := regexp.MustCompile(`\b\d{4}-\d{4}\b`)
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Instruction: "Be brief.",
+		Model:       scripted.New(scripted.Text("It is on its way.").Usage(chat.Usage{Input: 30, Output: 5})),
+	},
+		graph.WithCheckpointer(store),
+		calls.Redact(func(_ context.Context, c *calls.Call) bool {
+			for _, m := range c.Request.Messages {
+				for i, p := range m.Parts {
+					if t, ok := p.(chat.Text); ok {
+						m.Parts[i] = chat.Text{Text: secret.ReplaceAllString(t.Text, "****")}
+					}
+				}
+			}
+			return true // false leaves the call out
+		}),
+	)
+	if err != nil {
+		panic(err)
+	}
+	t := a.Thread("t-1")
+	if _, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Where is parcel 4711-0815?"))); err != nil {
+		panic(err)
+	}
+	for c, err := range calls.List(ctx, store, "t-1", calls.Query{}) {
+		if err == nil {
+			err = c.Load(ctx) // what was sent and answered
+		}
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(c.Node, c.Step, c.Usage.Input, "tokens in,", c.Usage.Output, "out,", c.Finish)
+		for _, m := range append(c.Request.Messages, *c.Answer) {
+			fmt.Printf("%s: %s\n", m.Role, m.Text())
+		}
+	}
+	// Output:
+	// agent 1 30 tokens in, 5 out, stop
+	// system: Be brief.
+	// user: Where is parcel ****?
+	// assistant: It is on its way.
 }

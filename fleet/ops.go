@@ -67,6 +67,10 @@ type Progress struct {
 	Wake  time.Time `json:"wake,omitzero"`   // when a run that is over is to begin again: a sleep or a deadline ends
 	Error string    `json:"error,omitempty"` // of a run that has failed
 	Err   error     `json:"-"`               // the same, in the process that found it
+
+	// Which limit it has reached, if that is why.
+	Limit   *graph.LimitError   `json:"limit,omitempty"`
+	Timeout *graph.TimeoutError `json:"timeout,omitempty"`
 }
 
 // RunStatus says how a run goes on, or why it is over.
@@ -175,6 +179,8 @@ func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
 		switch {
 		case st.Err != nil:
 			p.Status, p.Error, p.Err = RunFailed, st.Err.Error(), st.Err
+			p.Limit, _ = errors.AsType[*graph.LimitError](st.Err)
+			p.Timeout, _ = errors.AsType[*graph.TimeoutError](st.Err)
 		case st.To > 0:
 			p.Status = RunGoesOn
 		case st.Ended:

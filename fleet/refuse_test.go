@@ -257,3 +257,35 @@ func TestAWatchTakesNoOptionsOfRuns(t *testing.T) {
 		t.Errorf("without a store: %v", err)
 	}
 }
+
+// Between the last task of a superstep and what closes it nothing is to be run, and the
+// thread has not ended.
+func TestAThreadHasNotEndedBeforeItsSuperstepIsClosed(t *testing.T) {
+	store := checkpoint.NewMemory()
+	g := compile(t, store, "g", func(_ context.Context, s *trip) error { s.Log.Add("node"); return nil })
+	w, err := fleet.NewWorker(store, fleet.Options{}, fleet.Program{Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	th := g.Thread("t")
+	if err := fleet.Submit(t.Context(), th, g.Input(nothing)); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := fleet.NewRef(t.Context(), store, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.Advance(t.Context(), ref)
+	for err == nil && !p.Status.Over() {
+		if err = w.RunTasks(t.Context(), p.Ref, p.From, p.To); err != nil {
+			break
+		}
+		if snap := state(t, th); snap.Done() {
+			t.Errorf("in superstep %d it has ended: %+v", snap.Step, snap)
+		}
+		p, err = w.Advance(t.Context(), p.Ref)
+	}
+	if snap := state(t, th); err != nil || !snap.Done() {
+		t.Errorf("%+v, %v", snap, err)
+	}
+}

@@ -126,11 +126,25 @@ func stopped(ctx context.Context) error {
 
 // failure returns the error of a run that has failed.
 func (p *Progress) failure() error {
-	if p.Err != nil {
+	switch {
+	case p.Err != nil:
 		return p.Err
+	case p.Limit != nil:
+		return &failure{p.Error, p.Limit}
+	case p.Timeout != nil:
+		return &failure{p.Error, p.Timeout}
 	}
 	return errors.New(p.Error)
 }
+
+// failure is an error of another process.
+type failure struct {
+	text  string
+	limit error
+}
+
+func (e *failure) Error() string { return e.text }
+func (e *failure) Unwrap() error { return e.limit }
 
 // listen has a stream told what is done for a thread.
 func (w *Worker) listen(thread string, f local.Followed) (stop func()) {

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -221,4 +222,56 @@ func TestAStreamTellsWhatATaskWroteBeforeTheSuperstepEnds(t *testing.T) {
 	if !slices.Equal(nodes, []string{"fast", "slow"}) {
 		t.Errorf("told %q", nodes)
 	}
+}
+
+// Which limit a run has reached is known where its error is not.
+func TestTheErrorOfARunElsewhereHasItsKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, opts := range map[string][]graph.Option{"supersteps": {graph.MaxSteps(1)}, "time": {graph.RunTimeout(time.Minute)}} {
+			store := checkpoint.NewMemory()
+			g := compile(t, store, "slow", func(ctx context.Context, s *trip) error {
+				if name == "time" {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}, opts...)
+			w, err := fleet.NewWorker(store, fleet.Options{}, fleet.Program{Graph: g})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := fleet.NewLocal(w, fleet.LocalOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			c := &fleet.Client{Dispatcher: elsewhere{byJSON{d}}, Store: store}
+			_, err = fleet.Invoke(t.Context(), c, g.Thread("t"), g.Input(nothing))
+			var kind bool
+			switch name {
+			case "time":
+				_, kind = errors.AsType[*graph.TimeoutError](err)
+			default:
+				_, kind = errors.AsType[*graph.LimitError](err)
+			}
+			if !kind {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// byJSON is a dispatcher whose progress comes as JSON.
+type byJSON struct{ fleet.Dispatcher }
+
+type runByJSON struct{ fleet.Run }
+
+func (d byJSON) Dispatch(ctx context.Context, ref fleet.Ref) (fleet.Run, error) {
+	run, err := d.Dispatcher.Dispatch(ctx, ref)
+	return runByJSON{run}, err
+}
+
+func (r runByJSON) Wait(ctx context.Context) (p fleet.Progress, err error) {
+	whole, err := r.Run.Wait(ctx)
+	data, _ := json.Marshal(whole) // of texts and numbers
+	return p, errors.Join(err, json.Unmarshal(data, &p))
 }

@@ -172,9 +172,10 @@ func (s *Snapshot[S]) Err() error {
 	return &InterruptError{Thread: s.Thread, Checkpoint: s.Checkpoint, Interrupts: s.Interrupts}
 }
 
-// Done reports whether the thread has ended: nothing is pending.
+// Done reports whether the thread has ended: nothing is pending. While tasks have finished
+// whose superstep is still to be committed nothing is next, and yet it has not.
 func (s *Snapshot[S]) Done() bool {
-	return len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0
+	return len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0 && len(s.Tasks) == 0
 }
 
 // snapshot describes the thread as the session's machine has it. The record is

@@ -32,7 +32,7 @@ type RunRequest struct {
 // run, also one that goes on after a question or in another process, is of what compile
 // returns. That has the name of g, and no node that g doesn't have: else the run fails, as
 // it does with an error of compile. It is called in the run's context, for several runs at
-// once.
+// once; with [Dispatch] for each operation of a run.
 //
 // What differs by values alone needs no graph of its own: nodes read them with
 // [graph.Configured].

@@ -14,9 +14,11 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/fleet/fleettest"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // steps is how long the chains are.
@@ -49,11 +51,11 @@ func BenchmarkChain(b *testing.B) {
 		}
 		each(b)
 	})
-	for _, to := range stores {
+	for _, to := range where {
 		for how, fuse := range []time.Duration{1, 0} {
 			b.Run("supersteps/"+to.name+"/"+[]string{"each an activity", "fused"}[how], func(b *testing.B) {
 				store := to.open(b)
-				g := chain(b, store)
+				g := chain(b, store, steps)
 				_, c := s.fleet(b, Options{Fuse: fuse}, store, g)
 				for i := 0; b.Loop(); i++ {
 					th := g.Thread(fmt.Sprint(i))
@@ -70,7 +72,7 @@ func BenchmarkChain(b *testing.B) {
 // A thousand sends and a join.
 func BenchmarkSends(b *testing.B) {
 	s := onServer(b)
-	for _, to := range stores {
+	for _, to := range where {
 		b.Run(to.name, func(b *testing.B) {
 			store := to.open(b)
 			g, err := fleettest.Wide(store, 1000, 0)
@@ -92,7 +94,83 @@ func BenchmarkSends(b *testing.B) {
 	}
 }
 
-var stores = []struct {
+// A thousand sends and a join on three processes, with PostgreSQL.
+func BenchmarkSendsOnThreeProcesses(b *testing.B) {
+	s, url := onServer(b), servertest.Postgres(b)
+	store, err := stores.Open(b.Context(), url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { store.Close() })
+	g, err := thousand(store)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := s.dispatcher(b, Options{})
+	for range 3 {
+		w := s.worker(d, url, "thousand")
+		if err := w.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = w.Process.Kill(); _ = w.Wait() })
+	}
+	c := &fleet.Client{Dispatcher: d, Store: store}
+	th := func(n int) *graph.Thread[fleettest.State] { return g.Thread(fmt.Sprint(d.o.TaskQueue, n)) }
+	run := func(n int) {
+		t := th(n)
+		if snap, err := fleet.Invoke(b.Context(), c, t, t.Input(func(*fleettest.State) error { return nil })); err != nil || snap.State.Log.Len() != 1000 {
+			b.Fatal(snap, err)
+		}
+	}
+	for n := range 3 { // until the processes have begun, and know each other's connections
+		run(-1 - n)
+	}
+	n := 0
+	for ; b.Loop(); n++ {
+		run(n)
+	}
+	events, bytes := s.size(b, d, th(n-1).ID())
+	b.ReportMetric(float64(events), "events")
+	b.ReportMetric(float64(bytes), "B-of-history")
+}
+
+// Ten thousand supersteps in one thread, with PostgreSQL.
+func BenchmarkTenThousandSupersteps(b *testing.B) {
+	s := onServer(b)
+	for how, fuse := range []time.Duration{0, 1} {
+		b.Run([]string{"fused", "each an activity"}[how], func(b *testing.B) {
+			store, err := stores.Open(b.Context(), servertest.Postgres(b))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { store.Close() })
+			g := chain(b, store, 10_000)
+			d, c := s.fleet(b, Options{Fuse: fuse}, store, g)
+			n := 0
+			id := func() string { return fmt.Sprint(d.o.TaskQueue, n) }
+			for ; b.Loop(); n++ {
+				th := g.Thread(id())
+				if snap, err := fleet.Invoke(b.Context(), c, th, th.Input(func(*fleettest.State) error { return nil })); err != nil || snap.Step != 10_000 {
+					b.Fatal(snap, err)
+				}
+			}
+			n--
+			workflows, most := 0, 0
+			for run := ""; ; workflows++ {
+				h := s.history(b, d.o.Prefix+id(), run)
+				most = max(most, len(h.Events))
+				if run = h.Events[0].GetWorkflowExecutionStartedEventAttributes().ContinuedExecutionRunId; run == "" {
+					break
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N)/10_000, "ms/step")
+			b.ReportMetric(float64(workflows+1), "workflows")
+			b.ReportMetric(float64(most), "events-at-most")
+		})
+	}
+}
+
+var where = []struct {
 	name string
 	open func(testing.TB) checkpoint.Store
 }{
@@ -119,7 +197,7 @@ func bare(ctx workflow.Context, n int) error {
 }
 
 // chain returns a graph whose node runs in as many supersteps.
-func chain(t testing.TB, store checkpoint.Store) *graph.Graph[fleettest.State] {
+func chain(t testing.TB, store checkpoint.Store, steps int) *graph.Graph[fleettest.State] {
 	b := graph.New[fleettest.State]("chain")
 	b.AddNode("count", func(_ context.Context, s *fleettest.State) error { s.N.Add(1); return nil })
 	b.AddEdge(graph.Start, "count").AddConditionalEdges("count", func(_ context.Context, s *fleettest.State) (graph.Command, error) {

@@ -1,6 +1,7 @@
 package temporal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -25,9 +26,11 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/fleet/fleettest"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // testServer is a server of Temporal.
@@ -35,6 +38,7 @@ type testServer struct {
 	c                  client.Client
 	address, namespace string
 	life               io.Closer // it ends when this is closed, with this process at the latest
+	cmd                *exec.Cmd // nil: it isn't this process's
 }
 
 // theServer is that of TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, or one that is built and
@@ -46,17 +50,15 @@ var theServer = sync.OnceValues(func() (*testServer, error) {
 			return nil, err
 		}
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-	defer stop()
-	var err error
-	s.c, err = client.DialContext(ctx, client.Options{
-		HostPort: s.address, Namespace: s.namespace, Identity: "a test", Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-	})
-	return s, err
+	if s.c == nil {
+		return s, s.dial()
+	}
+	return s, nil
 })
 
-// start builds the server, which Go's build cache keeps, and starts it.
-func (s *testServer) start() error {
+// start builds the server, which Go's build cache keeps, and starts it: in memory, or on a file
+// of SQLite and a port.
+func (s *testServer) start(where ...string) error {
 	log.Print("Temporal's server is built, which takes minutes the first time")
 	build := exec.Command("go", "tool", "-n", "devserver")
 	build.Dir = filepath.Join("internal", "devserver")
@@ -68,22 +70,58 @@ func (s *testServer) start() error {
 		}
 		return fmt.Errorf("building Temporal's server: %w", err)
 	}
-	cmd := exec.Command(strings.TrimSpace(string(path)))
-	cmd.Stderr = os.Stderr
-	if s.life, err = cmd.StdinPipe(); err != nil {
-		return err
+	s.cmd = exec.Command(strings.TrimSpace(string(path)), where...)
+	return s.run()
+}
+
+// run runs the server, again if it was killed, until it answers: while it begins, it may
+// panic (https://github.com/temporalio/ringpop-go, swim/labels.go).
+func (s *testServer) run() error {
+	for {
+		s.cmd = exec.Command(s.cmd.Path, s.cmd.Args[1:]...)
+		said := new(bytes.Buffer)
+		s.cmd.Stderr = said
+		var err error
+		if s.life, err = s.cmd.StdinPipe(); err != nil {
+			return err
+		}
+		out, err := s.cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := s.cmd.Start(); err != nil {
+			return err
+		}
+		if _, err = fmt.Fscan(out, &s.address, &s.namespace); err == nil {
+			if err = s.dial(); err == nil {
+				return nil
+			}
+		}
+		s.kill()
+		if !bytes.Contains(said.Bytes(), []byte("ringpop-go/swim.(*NodeLabels)")) {
+			return fmt.Errorf("Temporal's server did not begin: %w\n%s", err, said)
+		}
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+}
+
+func (s *testServer) kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+// dial connects to the server. A connection that there is already comes back by itself.
+func (s *testServer) dial() error {
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	defer stop()
+	c, err := client.DialContext(ctx, client.Options{
+		HostPort: s.address, Namespace: s.namespace, Identity: "a test", Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err == nil && s.c != nil {
+		c.Close()
+	} else if err == nil {
+		s.c = c
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if _, err := fmt.Fscan(out, &s.address, &s.namespace); err != nil {
-		return fmt.Errorf("Temporal's server did not say where it is: %w", err)
-	}
-	return nil
+	return err
 }
 
 // onServer returns the server, without which a test is skipped, unless CI runs it.
@@ -212,27 +250,46 @@ func TestTheWorkflowPassesTheSuiteOnAServer(t *testing.T) {
 	}})
 }
 
-// The environment of a process that is a worker of the tests: a queue and a database.
+// The environment of a process that is a worker of the tests: a queue, a store, and which
+// of the graphs it has.
 const workerEnv = "SUPERSTEP_TEMPORAL_WORKER"
 
-func TestMain(m *testing.M) {
-	if queue, path, is := strings.Cut(os.Getenv(workerEnv), "\n"); is {
-		log.Fatal(work(queue, path))
-	}
-	os.Exit(m.Run())
+var graphs = map[string]func(checkpoint.Store) (*graph.Graph[fleettest.State], error){
+	"crash":    fleettest.CrashGraph,
+	"thousand": thousand,
+	"journey":  journey,
 }
 
-// work is such a process, until it is killed.
-func work(queue, path string) error {
-	s, err := theServer()
-	if err != nil {
-		return err
+// thousand is a thousand sends and a join.
+func thousand(store checkpoint.Store) (*graph.Graph[fleettest.State], error) {
+	return fleettest.Wide(store, 1000, 0)
+}
+
+func TestMain(m *testing.M) {
+	if what := strings.Split(os.Getenv(workerEnv), "\n"); len(what) == 3 {
+		log.Fatal(work(what[0], what[1], what[2]))
 	}
-	store, err := sqlite.Open(path)
-	if err != nil {
-		return err
+	code := m.Run()
+	servertest.Stop()
+	os.Exit(code)
+}
+
+// work is such a process, until it is killed. It waits for what isn't there yet.
+func work(queue, url, name string) error {
+	var s *testServer
+	var store checkpoint.Store
+	for {
+		var err error
+		s = &testServer{address: os.Getenv("TEMPORAL_ADDRESS"), namespace: os.Getenv("TEMPORAL_NAMESPACE")}
+		if err = s.dial(); err == nil {
+			if store, err = stores.Open(context.Background(), url); err == nil {
+				break
+			}
+			s.c.Close()
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	g, err := fleettest.CrashGraph(store)
+	g, err := graphs[name](store)
 	if err != nil {
 		return err
 	}
@@ -240,9 +297,17 @@ func work(queue, path string) error {
 	if err != nil {
 		return err
 	}
-	w := worker.New(s.c, queue, worker.Options{MaxConcurrentActivityExecutionSize: 3})
+	w := worker.New(s.c, queue, worker.Options{MaxConcurrentActivityExecutionSize: 4})
 	Register(w, fw)
 	return w.Run(nil)
+}
+
+// worker returns such a process.
+func (s *testServer) worker(d *Dispatcher, url, name string) *exec.Cmd {
+	w := exec.Command(os.Args[0])
+	w.Env = append(os.Environ(), workerEnv+"="+strings.Join([]string{d.o.TaskQueue, url, name}, "\n"), "TEMPORAL_ADDRESS="+s.address, "TEMPORAL_NAMESPACE="+s.namespace)
+	w.Stderr = os.Stderr
+	return w
 }
 
 // What a process that was killed was at is done by others, and nothing twice.
@@ -257,9 +322,7 @@ func TestAWorkerIsKilledInTheMiddle(t *testing.T) {
 	d := &replayed{Dispatcher: s.dispatcher(t, Options{Heartbeat: 3 * time.Second})}
 	var workers []*exec.Cmd
 	for range 3 {
-		w := exec.Command(os.Args[0])
-		w.Env, w.Stderr = append(os.Environ(), workerEnv+"="+d.o.TaskQueue+"\n"+path, "TEMPORAL_ADDRESS="+s.address, "TEMPORAL_NAMESPACE="+s.namespace), os.Stderr
-		workers = append(workers, w)
+		workers = append(workers, s.worker(d.Dispatcher, "sqlite:"+path, "crash"))
 	}
 	fleettest.Crash(t, &fleet.Client{Dispatcher: d, Store: store}, workers...)
 	s.replay(t, d)

@@ -89,6 +89,18 @@ func (g *gates) at(name string) chan struct{} {
 	return g.by[name]
 }
 
+// open opens a gate, if it isn't.
+func (g *gates) open(name string) {
+	gate := g.at(name)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-gate:
+	default:
+		close(gate)
+	}
+}
+
 // work is a graph that does as it is told.
 func work(t *testing.T, at *gates, extra ...string) *graph.Graph[state] {
 	t.Helper()
@@ -138,7 +150,7 @@ func work(t *testing.T, at *gates, extra ...string) *graph.Graph[state] {
 			return err
 		},
 		"block": func(ctx context.Context, s *state) error {
-			close(at.at("in"))
+			at.open("in")
 			select {
 			case <-at.at("go"):
 				s.Done.Add("went")
@@ -523,7 +535,7 @@ func elsewhere(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	<-at.at("in")
-	go close(at.at("go"))
+	go at.open("go")
 	is(t, follow(t, b, thread, run.ID), "begin", "block", "end")
 }
 
@@ -536,7 +548,7 @@ func closed(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	<-at.at("in")
-	go close(at.at("go"))
+	go at.open("go")
 	closeA()
 	is(t, follow(t, b, thread, run.ID), "begin", "block", "end")
 }

@@ -44,6 +44,8 @@ var rows = map[string]row{
 	"PATCH /threads/{thread}/state":            {body: `{"metadata":{"a":1}}`, before: 404, after: 404},
 	"GET /threads/{thread}/history":            {before: 404, after: 404},
 	"POST /threads/{thread}/history":           {body: `{}`, before: 404, after: 404},
+	"GET /threads/{thread}/model_calls":        {before: 404, after: 404},
+	"GET /threads/{thread}/model_calls/{call}": {before: 404, after: 404},
 	"POST /threads/{thread}/commands":          {body: `{"id":1,"method":"state.get"}`, before: 200, after: 404},
 	"POST /threads/{thread}/runs":              {body: bookIt, before: 404, after: 404},
 	"POST /threads/{thread}/runs/stream":       {body: bookIt, before: 404, after: 404},

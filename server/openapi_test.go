@@ -20,10 +20,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server/internal/openapi"
 )
 
@@ -39,11 +41,15 @@ type travel struct {
 func trips(t testing.TB) *graph.Graph[travel] {
 	t.Helper()
 	b := graph.New[travel]("trip")
-	b.AddNode("plan", func(_ context.Context, s *travel) error {
+	b.AddNode("plan", func(ctx context.Context, s *travel) error {
 		for _, city := range []string{"Oslo", "Lisbon"} {
 			s.Costs.Put(city, s.Days*60)
 		}
-		return nil
+		adviser := model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+			return &model.Response{Message: chat.Assistant("Lisbon")}, nil
+		})
+		_, err := model.Ask(calls.Recording(ctx), adviser, &model.Request{Messages: []chat.Message{chat.User("Oslo or Lisbon?")}})
+		return err
 	})
 	b.AddNode("choose", func(ctx context.Context, s *travel) (err error) {
 		s.Choice, err = graph.Interrupt[string](ctx, "city", "Which city shall it be?")
@@ -240,6 +246,18 @@ func made(t *testing.T, url, pattern string) *strings.Replacer {
 		openapi.ExampleAssistant, assistant, openapi.ExampleThread, thread, openapi.ExampleRun, path.Base(header.Get("Content-Location")),
 		openapi.ExampleUser, user, openapi.ExampleCheckpoint, textOf(objectOf(state["checkpoint"])["checkpoint_id"]),
 	}
+	listed, err := http.Get(url + "/threads/" + thread + "/model_calls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listed.Body.Close()
+	var made []struct {
+		ID string `json:"call_id"`
+	}
+	if err := json.NewDecoder(listed.Body).Decode(&made); err != nil || len(made) == 0 {
+		t.Fatalf("%d calls of models: %v", len(made), err)
+	}
+	ids = append(ids, openapi.ExampleCall, made[0].ID)
 	if strings.Contains(pattern, "{cron}") {
 		cron, _ := post("/runs/crons", `{"assistant_id": "trip", "schedule": "@yearly"}`)
 		ids = append(ids, openapi.ExampleCron, textOf(cron["cron_id"]))

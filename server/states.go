@@ -217,6 +217,8 @@ func (s *states) routes() []route {
 		{"PATCH /threads/{thread}/state", "patchState", rule{resource: Threads, verb: Update, how: byHandler}, s.patchState},
 		{"GET /threads/{thread}/history", "getHistory", rule{resource: Threads, verb: Read}, s.getHistory},
 		{"POST /threads/{thread}/history", "searchHistory", rule{resource: Threads, verb: Read}, s.postHistory},
+		{"GET /threads/{thread}/model_calls", "listModelCalls", rule{resource: Threads, verb: Read}, s.listCalls},
+		{"GET /threads/{thread}/model_calls/{call}", "getModelCall", rule{resource: Threads, verb: Read}, s.getCall},
 	}
 }
 

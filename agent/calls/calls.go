@@ -237,6 +237,7 @@ func (c *Call) note() (note.Note, error) {
 type Query struct {
 	Namespace string // in this log and below it; empty: all of the thread that no other namespace separates
 	ID        string // the one with this ID alone
+	Before    string // only those made before the one with this ID
 	Limit     int    // at most that many; 0: all
 }
 
@@ -245,7 +246,7 @@ type Query struct {
 // that have them when the thread is pruned. An error is yielded once, as the last pair.
 func List(ctx context.Context, store checkpoint.Store, thread string, q Query) iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
-		for e, err := range note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: Kind, ID: q.ID, Limit: q.Limit}) {
+		for e, err := range note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: Kind, ID: q.ID, Before: q.Before, Limit: q.Limit}) {
 			var c *Call
 			if err == nil {
 				c, err = read(&e)

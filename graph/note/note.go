@@ -77,9 +77,10 @@ func compact(data json.RawMessage) (json.RawMessage, error) {
 
 // Query selects notes of a thread. The zero value is all.
 type Query struct {
-	Kind  string // of this kind alone
-	ID    string // the one with this ID alone
-	Limit int    // at most that many; 0: all
+	Kind   string // of this kind alone
+	ID     string // the one with this ID alone
+	Before string // only those made before the one with this ID
+	Limit  int    // at most that many; 0: all
 }
 
 // Entry is a [Note] as it was stored.
@@ -127,6 +128,8 @@ func List(ctx context.Context, store checkpoint.Store, log checkpoint.Log, q Que
 			err = fmt.Errorf("note: Query.Limit of %d: use 0 for all", q.Limit)
 		case q.ID != "" && !checkpoint.ID(q.ID).Valid():
 			err = fmt.Errorf("note: Query.ID %q is not the ID of a note: it is a UUID", q.ID)
+		case q.Before != "" && !checkpoint.ID(q.Before).Valid():
+			err = fmt.Errorf("note: Query.Before %q is not the ID of a note: it is a UUID", q.Before)
 		}
 		if err != nil {
 			yield(Entry{}, err)
@@ -138,7 +141,7 @@ func List(ctx context.Context, store checkpoint.Store, log checkpoint.Log, q Que
 				yield(Entry{}, &local.CheckpointError{Thread: log.Thread, Op: "load", Err: err})
 				return
 			}
-			if q.Kind != "" && e.Kind != q.Kind || q.ID != "" && e.ID != q.ID {
+			if q.Kind != "" && e.Kind != q.Kind || q.ID != "" && e.ID != q.ID || q.Before != "" && e.ID >= q.Before {
 				continue
 			}
 			if n++; !yield(e, nil) || n == q.Limit || q.ID != "" {

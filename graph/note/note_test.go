@@ -164,6 +164,7 @@ func TestANoteThatCannotBeStoredIsAnError(t *testing.T) {
 	log := checkpoint.Log{Thread: "t"}
 	for want, list := range map[string]iter.Seq2[note.Entry, error]{
 		"Limit":     note.List(t.Context(), checkpoint.NewMemory(), log, note.Query{Limit: -1}),
+		"Before":    note.List(t.Context(), checkpoint.NewMemory(), log, note.Query{Before: "x"}),
 		"UUID":      note.List(t.Context(), checkpoint.NewMemory(), log, note.Query{ID: "x"}),
 		"a store":   note.List(t.Context(), nil, log, note.Query{}),
 		"thread_id": note.List(t.Context(), checkpoint.NewMemory(), checkpoint.Log{}, note.Query{}),

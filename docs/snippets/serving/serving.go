@@ -9,8 +9,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server"
 )
 
@@ -22,11 +24,11 @@ type Trip struct {
 	Messages chat.History           `json:"messages"` // for who talks with it
 }
 
-func plan(_ context.Context, s *Trip) error {
+func plan(ctx context.Context, s *Trip) error {
 	for _, city := range []string{"Oslo", "Lisbon"} {
 		s.Costs.Put(city, s.Days*(60+7*len(city)))
 	}
-	return nil
+	return advise(ctx) // by a model
 }
 
 func book(ctx context.Context, s *Trip) error {
@@ -36,6 +38,15 @@ func book(ctx context.Context, s *Trip) error {
 	}
 	s.Booked = fmt.Sprintf("%d days in %s", s.Days, city)
 	return nil
+}
+
+// advise asks a model, as an agent does.
+func advise(ctx context.Context) error {
+	adviser := model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+		return &model.Response{Message: chat.Assistant("Lisbon is warmer.")}, nil
+	})
+	_, err := agent.Generate(ctx, "advice", adviser, &model.Request{Messages: []chat.Message{chat.User("Oslo or Lisbon?")}})
+	return err
 }
 
 // Graph compiles it.

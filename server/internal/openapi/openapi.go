@@ -68,6 +68,7 @@ const (
 	ExampleAssistant  = "0b2a7e8c-3c35-4f1e-9f0a-6a4d1d2b7c01"
 	ExampleThread     = "0198f3c2-5b7a-7d10-8e21-4c3b2a190001"
 	ExampleRun        = "0198f3c2-5b7a-7d10-8e21-4c3b2a190002"
+	ExampleCall       = "0198f3c2-5b7a-7d10-8e21-4c3b00000000"
 	ExampleCheckpoint = "0198f3c2-5b7a-7d10-8e21-4c3b2a190003"
 	ExampleUser       = "customer-7"
 	ExampleCron       = "0198f3c2-5b7a-7d10-8e21-4c3b2a190004"
@@ -80,6 +81,7 @@ func places() map[string]parameter {
 		"thread":     {"thread", id("The ID of a thread."), ExampleThread},
 		"run":        {"run", id("The ID of a run."), ExampleRun},
 		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
+		"call":       {"call", id("The ID of a call of a model."), ExampleCall},
 		"model":      {"model", text("The name of a graph, or the ID of an assistant, that takes messages."), "helper"},
 		"cron":       {"cron", id("The ID of a cron."), ExampleCron},
 		"user_id":    {"user_id", text("Whose conversation it is."), ExampleUser},

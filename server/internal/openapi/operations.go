@@ -161,6 +161,13 @@ func operations() map[string]operation {
 			query:   []parameter{limit, {"before", text("Only what is older than this checkpoint."), ""}}, out: many("ThreadState"),
 		},
 		"searchHistory": {summary: "List a thread's checkpoints, newest first", in: ref("HistoryQuery", ""), inputs: one(`{"limit": 5}`), out: many("ThreadState")},
+		"listModelCalls": {
+			summary: "List the calls of models that were made on a thread, newest first", about: "Superstep's own. Without what was sent and answered.",
+			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ModelCall"),
+		},
+		"getModelCall": {
+			summary: "Show a call of a model with what was sent and answered", about: "Superstep's own.", out: of("ModelCall"),
+		},
 
 		"command": {
 			summary: "Carry out a command of the second protocol", in: ref("EventCommand", ""), inputs: []example{

@@ -200,11 +200,25 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await v.picture("timeline-tokens");
   await page.getByLabel("Waterfall").check();
   await page.locator(".waterfall li", { hasText: "tools" }).getByText(/\d (µs|ms|s)$/).first().waitFor();
-  await page.getByText(/^\d+ tasks in /).waitFor();
+  await page.getByText(/^\d+ tasks and \d+ calls? of models in /).waitFor();
+  await page.locator(".waterfall .is-call").first().waitFor();
   await v.picture("waterfall");
   await v.faultless("the waterfall");
   await page.getByLabel("Waterfall").uncheck();
   await page.locator(".moment", { hasText: "agent" }).first().waitFor();
+  await tab("Calls").click();
+  await page.getByText(/^5 calls · .*2060 → 115 tokens/).waitFor();
+  await v.picture("calls");
+  await page.locator(".call-head").first().click(); // the newest: what came back from the tool was sent
+  await page.getByRole("region", { name: "Sent" }).getByText("How is the weather?").waitFor();
+  await page.getByRole("region", { name: "Answered" }).getByText("a fine day for a walk").waitFor();
+  await page.getByText(/^\d+ tools?: .*send_mail/).click();
+  await v.picture("call");
+  await v.faultless("a call of a model");
+  await page.getByLabel("Compare with").selectOption({ index: 1 });
+  await page.getByRole("region", { name: "Differences" }).getByText("messages", { exact: false }).first().waitFor();
+  await v.picture("calls-compared");
+  await v.faultless("two calls compared");
 });
 
 scenario("a double click on Send is one click, and a click on Stop stops", {}, async (v) => {

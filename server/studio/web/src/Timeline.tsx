@@ -2,6 +2,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { historyIn, words } from "./api";
+import type { Call } from "./calls";
 import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, waterfall, type Moment, type Rail, type Usage } from "./history";
 import { editingOf, placesOf, type Place } from "./inside";
 import type { InsideEdit } from "./InsideEditor";
@@ -16,7 +17,7 @@ type Row = { key: string; live: Task } | { key: string; live?: undefined; m: Mom
 
 // The newest is on top, as in the history of a repository, so that what is older
 // is loaded when somebody comes to it.
-export function Timeline({ snap, moments, selected, older, ...act }: { snap: Snapshot; moments: Moment[]; selected?: string; older: () => void } & TimelineActions) {
+export function Timeline({ snap, moments, calls, selected, older, ...act }: { snap: Snapshot; moments: Moment[]; calls: Call[]; selected?: string; older: () => void } & TimelineActions) {
   const [others, showOthers] = useState(true);
   const [inTime, showInTime] = useState(false);
   const [opened, setOpened] = useState<Set<string>>(new Set());
@@ -48,7 +49,7 @@ export function Timeline({ snap, moments, selected, older, ...act }: { snap: Sna
         {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
       </div>
-      {inTime && timed ? <Waterfall bars={waterfall(line)} /> : <>
+      {inTime && timed ? <Waterfall bars={waterfall(line, calls)} /> : <>
       <ol style={{ height: virtual.getTotalSize() }}>
         {items.map((v) => {
           const row = rows[v.index]!;

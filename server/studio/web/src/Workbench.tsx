@@ -1,6 +1,8 @@
 // One thread and its graph.
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { historyIn, schemas, turnsOf, words, type Assistant, type Drawing, type Schemas } from "./api";
+import { callsOf, historyIn, schemas, turnsOf, words, type Assistant, type Drawing, type Schemas } from "./api";
+import type { Recorded } from "./Calls";
+import type { Call } from "./calls";
 import { Chat, Composer } from "./Chat";
 import { Form, JsonInput } from "./Form";
 import { activity, GraphView, type Inner } from "./GraphView";
@@ -20,15 +22,17 @@ import type { Talk } from "./TurnList";
 import type { Turn } from "./turns";
 import { Button, duration, Empty, Icon, IconButton, JsonView, Problem, Spinner, Status, useAsync } from "./ui";
 
+const Calls = lazy(() => import("./Calls"));
 const FlowView = lazy(() => import("./FlowView"));
 const TurnList = lazy(() => import("./TurnList"));
 
-export type Pane = "run" | "turns" | "timeline" | "state" | "events";
+export type Pane = "run" | "turns" | "timeline" | "calls" | "state" | "events";
 
 export function Workbench({ session, assistant, assistants, dialogue, dark, pane: wanted, setPane }: { session: Session; assistant: Assistant; assistants: Assistant[]; dialogue?: string; dark: boolean; pane: Pane; setPane: (p: Pane) => void }) {
   const speaks = assistant.graph_id === dialogue;
-  const pane = wanted === "turns" && !speaks ? "run" : wanted;
   const snap = useSyncExternalStore(session.subscribe, session.get);
+  const recorded = useCalls(snap);
+  const pane = wanted === "turns" && !speaks || wanted === "calls" && recorded.calls.length === 0 ? "run" : wanted;
   const { data: loaded, error: formError, reload } = useAsync(async () => ({ of: assistant.assistant_id, forms: await schemas(assistant.assistant_id) }), [assistant.assistant_id]);
   const forms = loaded?.forms;
   const ready = loaded?.of === assistant.assistant_id; // until then they are another assistant's
@@ -75,7 +79,7 @@ export function Workbench({ session, assistant, assistants, dialogue, dark, pane
   const [turn, selectTurn] = useState<number>();
   useEffect(() => selectTurn(undefined), [snap.threadId, assistant.assistant_id]);
   const inFlow = speaks && view === "flow";
-  const panes: [Pane, string][] = [["run", "Run"], ...(speaks ? [["turns", "Turns"] as [Pane, string]] : []), ["timeline", "Timeline"], ["state", "State"], ["events", "Events"]];
+  const panes: [Pane, string][] = [["run", "Run"], ...(speaks ? [["turns", "Turns"] as [Pane, string]] : []), ["timeline", "Timeline"], ...(recorded.calls.length > 0 ? [["calls", "Calls"] as [Pane, string]] : []), ["state", "State"], ["events", "Events"]];
   return (
     <>
       <section className="pane pane-graph" aria-label="Graph">
@@ -121,7 +125,8 @@ export function Workbench({ session, assistant, assistants, dialogue, dark, pane
             {snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && (!snap.error || snap.thread || !snap.threadId) && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} told={told} tell={tell} nodes={nodes} seen={pane === "run"} speaks={speaks} />}
           </div>
           {pane === "turns" && !snap.notFound && <Suspense fallback={<div className="center"><Spinner /></div>}><TurnList thread={snap.threadId} talk={talk} at={turn} select={selectTurn} running={snap.running} /></Suspense>}
-          {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} selected={selected} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} editInside={editInside} compare={compare} older={older} />}
+          {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} calls={recorded.calls} selected={selected} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} editInside={editInside} compare={compare} older={older} />}
+          {pane === "calls" && snap.threadId && !snap.notFound && <Suspense fallback={<div className="center"><Spinner /></div>}><Calls key={snap.threadId} thread={snap.threadId} recorded={recorded} /></Suspense>}
           {pane === "state" && !snap.notFound && <StatePane snap={snap} at={at} edit={() => edit({ at })} />}
           {pane === "events" && <EventLog snap={snap} />}
         </div>
@@ -150,6 +155,18 @@ export function Workbench({ session, assistant, assistants, dialogue, dark, pane
 function writerOf(m: Moment | undefined): string | undefined {
   return m && questions(m.state).length > 0 && m.nodes.length === 1 ? m.nodes[0] : undefined;
 }
+
+const someCalls = 50;
+
+// useCalls loads the calls of models of a thread, again when its state has changed or a run ends.
+function useCalls(snap: Snapshot): Recorded {
+  const thread = snap.threadId, checkpoint = snap.state?.checkpoint?.checkpoint_id;
+  const [limit, more] = useState(someCalls);
+  const { data, error, loading, reload } = useAsync(async (signal) => ({ thread, calls: thread && checkpoint ? await callsOf(thread, limit, undefined, signal) : [] }), [thread, checkpoint, snap.running, limit]);
+  const calls = data?.thread === thread ? data?.calls ?? noCalls : noCalls;
+  return { calls, more: calls.length === limit && limit < 1000, older: () => more((n) => Math.min(1000, 2 * n)), loading, error: data ? undefined : error, reload };
+}
+const noCalls: Call[] = [];
 
 // useTurns loads the turns of a conversation, again when its state has changed.
 function useTurns(speaks: boolean, snap: Snapshot): Talk {

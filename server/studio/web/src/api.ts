@@ -1,4 +1,5 @@
 // The server, by LangGraph's SDK.
+import type { Call } from "./calls";
 import { Client, type Assistant, type Checkpoint, type Thread, type ThreadState } from "@langchain/langgraph-sdk";
 import type { Json, JsonObject } from "./json";
 import type { Figures } from "./runs";
@@ -106,6 +107,12 @@ export const flowOf = (assistant: string, name: string, version: string | undefi
 // turnsOf says why a conversation went as it did: the newest turns, or those before one.
 export const turnsOf = (thread: string, before: number | undefined, signal: AbortSignal) =>
   ask<{ turns: Turn[]; more: boolean }>(`/threads/${thread}/turns?limit=50${before ? "&before=" + before : ""}`, undefined, signal);
+
+// callsOf lists the newest calls of models on a thread, or those before one.
+export const callsOf = (thread: string, limit: number, before: string | undefined, signal?: AbortSignal) =>
+  ask<Call[]>(`/threads/${thread}/model_calls?limit=${limit}${before ? "&before=" + before : ""}`, undefined, signal);
+
+export const callOf = (thread: string, id: string, signal: AbortSignal) => ask<Call>(`/threads/${thread}/model_calls/${id}`, undefined, signal);
 
 // testOf returns a conversation as a test.
 export async function testOf(thread: string): Promise<string> {

@@ -1,4 +1,5 @@
 // What the history of a thread says.
+import { beginOf as callBegan, pathOf, type Call } from "./calls";
 import type { Interrupt, State } from "./api";
 import { diff, equal, type Change, type Json, type JsonObject } from "./json";
 import { conversation } from "./messages";
@@ -92,15 +93,30 @@ const beginOf = (r: Ran) => Date.parse(r.began_at) + Number(/\.\d{3}(\d{3})/.exe
 const endOf = (r: Ran) => beginOf(r) + r.took * 1000;
 
 // A Bar is when a task ran, in milliseconds since the first of its run began.
-export type Bar = { key: string; name: string; step?: number; from: number; took: number };
+// One with a call is of a call of a model, inside of a task or a subgraph of it.
+export type Bar = { key: string; name: string; step?: number; from: number; took: number; call?: Call };
 
-// waterfall is when the tasks of the newest run ran that the line to a moment has.
-export function waterfall(line: Moment[]): Bar[] {
+// waterfall is when the tasks of the newest run ran that the line to a moment has, and which
+// calls of models they made.
+export function waterfall(line: Moment[], calls: Call[] = []): Bar[] {
   const run = (m: Moment) => (m.state.metadata as { run_id?: string } | null)?.run_id;
   const of = run(line.findLast((m) => m.ran.length > 0) ?? line.at(-1)!);
   const ran = line.filter((m) => run(m) === of).flatMap((m) => m.ran.map((r, i) => ({ m, r, i })));
   const began = Math.min(...ran.map(({ r }) => beginOf(r)));
-  return ran.map(({ m, r, i }) => ({ key: `${m.id} ${i}`, name: r.name, step: stepOf(m), from: beginOf(r) - began, took: r.took * 1000 })).sort((a, b) => (a.step ?? 0) - (b.step ?? 0) || a.from - b.from);
+  const tasks: Bar[] = ran.map(({ m, r, i }) => ({ key: `${m.id} ${i}`, name: r.name, step: stepOf(m), from: beginOf(r) - began, took: r.took * 1000 })).sort((a, b) => (a.step ?? 0) - (b.step ?? 0) || a.from - b.from);
+  const ended = Math.max(...tasks.map((b) => b.from + b.took));
+  const made = calls.map((c): Bar => ({ key: c.call_id, name: pathOf(c).join(" › "), from: callBegan(c) - began, took: c.took * 1000, call: c }))
+    .filter((b) => b.from + b.took >= 0 && b.from <= ended && (b.call!.run_id === null || b.call!.run_id === of)).map((b) => ({ ...b, from: Math.max(0, b.from) })).sort((a, b) => a.from - b.from);
+  for (const b of made) {
+    // Behind the task that was running, and what else was in it before. By the call's middle, since
+    // tasks that are alone tell when they began by when they were recorded.
+    const middle = b.from + b.took / 2;
+    const task = tasks.findLastIndex((t) => !t.call && t.from <= middle && middle <= t.from + t.took && b.name.split(" › ")[0] === t.name);
+    let at = (task < 0 ? tasks.findLastIndex((t) => t.from <= middle) : task) + 1;
+    while (at < tasks.length && tasks[at]!.call && tasks[at]!.from <= b.from) at++;
+    tasks.splice(at, 0, b);
+  }
+  return tasks;
 }
 
 // step is the number of a moment's superstep.

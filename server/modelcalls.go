@@ -1,0 +1,121 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/superstep-dev/superstep/agent/calls"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// shownCall is a call of a model, as clients see it. It is Superstep's own.
+type shownCall struct {
+	ID         string            `json:"call_id"`
+	Node       string            `json:"node"`
+	NS         string            `json:"checkpoint_ns"`
+	Checkpoint *string           `json:"checkpoint_id"` // null while its superstep is open
+	RunID      *string           `json:"run_id"`        // null if its checkpoint doesn't say, as those of subgraphs
+	Step       int               `json:"step"`
+	Task       int               `json:"task"`
+	Attempt    int               `json:"attempt"`
+	Provider   string            `json:"provider"`
+	Model      string            `json:"model"`
+	BeganAt    instant           `json:"began_at"`
+	Took       float64           `json:"took"`        // seconds
+	FirstToken *float64          `json:"first_token"` // seconds
+	Finish     chat.FinishReason `json:"finish"`
+	Usage      *shownUsage       `json:"usage"`
+	Cost       *float64          `json:"cost"` // null: the price isn't known
+	Cached     bool              `json:"cached"`
+	Error      *string           `json:"error"`
+	ErrorKind  model.ErrorKind   `json:"error_kind"`
+
+	Request *model.Request `json:"request,omitempty"`
+	Answer  *chat.Message  `json:"answer,omitempty"`
+}
+
+type shownUsage struct {
+	Input      int `json:"input_tokens"`
+	Output     int `json:"output_tokens"`
+	CacheRead  int `json:"cache_read_tokens"`
+	CacheWrite int `json:"cache_write_tokens"`
+	Reasoning  int `json:"reasoning_tokens"`
+}
+
+func callShown(c *calls.Call, prices map[string]model.Prices) shownCall {
+	out := shownCall{
+		ID: c.ID, Node: c.Node, NS: shownNamespace(c.Namespace), Step: c.Step, Task: c.Task, Attempt: c.Attempt,
+		Provider: c.Provider, Model: c.Model, BeganAt: instant(c.Began), Took: c.Took.Seconds(), Finish: c.Finish,
+		Cached: c.Cached, ErrorKind: c.ErrorKind, Request: c.Request, Answer: c.Answer,
+	}
+	if c.Checkpoint != "" {
+		out.Checkpoint = &c.Checkpoint
+	}
+	if run := c.Metadata["run_id"]; run != "" {
+		out.RunID = &run
+	}
+	if c.FirstToken > 0 {
+		out.FirstToken = new(c.FirstToken.Seconds())
+	}
+	if c.Error != "" {
+		out.Error = &c.Error
+	}
+	if u := c.Usage; u != nil {
+		out.Usage = &shownUsage{u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning}
+		if p, ok := prices[c.Model]; ok {
+			out.Cost = new(p.Cost(*u))
+		}
+	}
+	return out
+}
+
+// mostCalls bounds a page of calls.
+const mostCalls = 1000
+
+func (s *states) listCalls(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	limit, err := number(r, "limit", 10)
+	if err != nil {
+		return err
+	}
+	if limit < 1 || limit > mostCalls {
+		return invalid("limit must be from 1 to %d", mostCalls)
+	}
+	before := r.URL.Query().Get("before")
+	if before != "" {
+		if before, err = checkID("call", before); err != nil {
+			return err
+		}
+	}
+	out := []shownCall{}
+	known := model.KnownModels()
+	for c, err := range calls.List(r.Context(), s.store, t.ID, calls.Query{Limit: limit, Before: before}) {
+		if err != nil {
+			return err
+		}
+		out = append(out, callShown(c, known.Prices(c.Model)))
+	}
+	return write(w, out)
+}
+
+func (s *states) getCall(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	id, err := pathID(r, "call")
+	if err != nil {
+		return err
+	}
+	c, err := calls.Get(r.Context(), s.store, t.ID, id)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return notFound("Thread %s has no call of a model with ID %s", t.ID, id)
+	}
+	return write(w, callShown(c, model.KnownModels().Prices(c.Model)))
+}

@@ -1,0 +1,67 @@
+package server_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/server"
+)
+
+func TestCallsOfModelsAreListedAndShownWhole(t *testing.T) {
+	answer := chat.Assistant("Oslo")
+	answer.Model = "gpt-5"
+	m := scripted.New(
+		scripted.Message(answer).Usage(chat.Usage{Input: 1_000_000, Output: 100_000}),
+		scripted.Error(&model.Error{Provider: "there", Kind: model.ErrorOverloaded, Message: "later"}),
+		scripted.Error(errors.New("broken")).Repeat(),
+	)
+	g, err := agent.New(agent.ReAct[agent.State]{Name: "guide", Model: m, Instruction: "Be brief."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, server.Graph(g), quiet())
+	thread := "/threads/" + call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	if got := call[[]object](c, "GET", thread+"/model_calls", nil); len(got) != 0 {
+		t.Fatalf("of a new thread: %v", got)
+	}
+	call[any](c, "POST", thread+"/runs/wait", object{"assistant_id": "guide", "input": object{"user_input": "Where?"}})
+	call[any](c, "POST", thread+"/runs/wait", object{"assistant_id": "guide", "input": object{"user_input": "Why?"}})
+	list := call[[]object](c, "GET", thread+"/model_calls", nil)
+	if len(list) != 2 {
+		t.Fatalf("%d calls: %v", len(list), list)
+	}
+	failed, first := list[0], list[1]
+	if failed["error_kind"] != "overloaded" || failed["provider"] != "there" || failed["checkpoint_id"] != nil || failed["usage"] != nil || !strings.Contains(failed["error"].(string), "later") {
+		t.Errorf("the one that failed: %v", failed)
+	}
+	if first["model"] != "gpt-5" || first["node"] != "agent" || first["run_id"] == nil || first["cost"] != 2.25 || first["step"] != 1.0 || first["request"] != nil || first["error"] != nil {
+		t.Errorf("the first: %v", first)
+	}
+	if got := call[[]object](c, "GET", thread+"/model_calls?before="+failed["call_id"].(string), nil); len(got) != 1 || got[0]["call_id"] != first["call_id"] {
+		t.Errorf("before the newest: %v", got)
+	}
+	whole := call[object](c, "GET", thread+"/model_calls/"+first["call_id"].(string), nil)
+	said := whole["request"].(object)["messages"].([]any)
+	if len(said) != 2 || said[0].(object)["content"] != "Be brief." || said[1].(object)["content"] != "Where?" || whole["answer"].(object)["content"] != "Oslo" {
+		t.Errorf("whole: %v", whole)
+	}
+	for path, status := range map[string]int{
+		"/model_calls?limit=0": 422, "/model_calls?limit=x": 422, "/model_calls?limit=1001": 422, "/model_calls?before=x": 422,
+		"/model_calls/x": 422, "/model_calls/0198f3c2-5b7a-7d10-8e21-4c3b00000000": 404,
+	} {
+		resp, err := http.Get(c.url + thread + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Errorf("%s: %s, want %d", path, resp.Status, status)
+		}
+	}
+}

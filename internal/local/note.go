@@ -77,7 +77,7 @@ func (t *Task) Note(ctx context.Context, n Note) error {
 	form := noteForm{ID: packID(made), Node: t.node.Name, Kind: n.Kind, Data: n.Data}
 	var rows []checkpoint.Result
 	for _, list := range n.Lists {
-		ref, row, err := s.parts.put(ctx, s, list)
+		ref, row, err := s.effects.noting(true).parts.put(ctx, s, list)
 		if err != nil {
 			return err
 		}
@@ -104,6 +104,22 @@ func (t *Task) Note(ctx context.Context, n Note) error {
 	return nil
 }
 
+// noted is what a run has to store of what its tasks note.
+type noted struct {
+	unsaved []checkpoint.Result // by effects.mu
+	parts   parts
+}
+
+// noting returns e.noted, making it if need be.
+func (e *effects) noting(need bool) *noted {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.noted == nil && need {
+		e.noted = new(noted)
+	}
+	return e.noted
+}
+
 // note keeps a note of the open superstep, and what is to be stored of it.
 func (e *effects) note(id onceID, data json.RawMessage, rows []checkpoint.Result) {
 	e.mu.Lock()
@@ -112,7 +128,10 @@ func (e *effects) note(id onceID, data json.RawMessage, rows []checkpoint.Result
 		e.calls = map[onceID]*onceCall{}
 	}
 	e.calls[id] = &onceCall{over: true, note: rows[len(rows)-1].Data, data: data}
-	e.unsaved = append(e.unsaved, rows...)
+	if e.noted == nil {
+		e.noted = new(noted)
+	}
+	e.noted.unsaved = append(e.noted.unsaved, rows...)
 	e.used.Store(true)
 }
 
@@ -131,7 +150,9 @@ func (e *effects) notes(s *Session, ids []onceID) (all []checkpoint.OnceResult) 
 		}
 		if s.o.parent != nil {
 			call.had = true
-			e.unsaved = slices.DeleteFunc(e.unsaved, func(r checkpoint.Result) bool { return r.Kind == checkpoint.KindNote && r.Name == id.name })
+			if n := e.noted; n != nil {
+				n.unsaved = slices.DeleteFunc(n.unsaved, func(r checkpoint.Result) bool { return r.Kind == checkpoint.KindNote && r.Name == id.name })
+			}
 		}
 		i := slices.IndexFunc(all, func(o checkpoint.OnceResult) bool { return o.Task == task })
 		if i < 0 {
@@ -150,9 +171,11 @@ func (s *Session) addNotes(w *checkpoint.Write, closes bool) {
 	if s.o.parent != nil || !e.used.Load() {
 		return
 	}
+	var rows []checkpoint.Result
 	e.mu.Lock()
-	rows := e.unsaved
-	e.unsaved = nil
+	if e.noted != nil {
+		rows, e.noted.unsaved = e.noted.unsaved, nil
+	}
 	e.mu.Unlock()
 	if closes {
 		rows = slices.DeleteFunc(rows, func(r checkpoint.Result) bool { return r.Kind == checkpoint.KindNote })
@@ -169,6 +192,9 @@ func (s *Session) addNotes(w *checkpoint.Write, closes bool) {
 // saveNotes stores what is noted and travels with nothing else: the run ends before its
 // tasks have come to something.
 func (s *Session) saveNotes(ctx context.Context) error {
+	if !s.effects.used.Load() {
+		return nil
+	}
 	w := &checkpoint.Write{Log: s.o.Log}
 	if s.addNotes(w, false); len(w.Results) == 0 {
 		return nil

@@ -29,7 +29,7 @@ type effects struct {
 	underWay int
 	settled  func() // is called when none is under way any more
 
-	unsaved []checkpoint.Result // of notes
+	noted *noted // nil: nothing is
 }
 
 // onceID names a sub-step by the task of the run's root that it belongs to, and its

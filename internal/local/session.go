@@ -40,7 +40,6 @@ type Session struct {
 
 	findings findings // of the run's root alone
 	effects  effects  // likewise
-	parts    parts    // likewise
 	claims   claims
 
 	beside atomic.Bool // a task stored a result itself
@@ -449,7 +448,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
 			err, s.ended = ferr, false
 		}
-		s.parts.keep(s)
+		if n := s.effects.noting(false); n != nil {
+			n.parts.keep(s)
+		}
 		s.awaited.ended(ctx, s, err)
 		if s.shared() && (s.handsOn() || ctx.Err() != nil || cutShort(err)) { // another session goes on
 			s.saver.abandon()

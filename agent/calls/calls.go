@@ -2,8 +2,9 @@
 // it back.
 //
 // The calls of agents, of agent.Generate, of what asks models on their behalf by
-// model.Generate or model.Ask, and of dialogues are recorded beside the thread's checkpoints
-// ([note.Add]) if there is a checkpointer: see [Recording]. [List] reads them:
+// model.Generate or model.Ask, are recorded beside the thread's checkpoints ([note.Add]) if
+// there is a checkpointer: see [Recording]. Dialogues do so with [Redact] alone. [List] reads
+// them:
 //
 //	for c, err := range calls.List(ctx, store, "t-1", calls.Query{}) {
 //		fmt.Println(c.Began, c.Node, c.Model, c.Usage, c.Took)
@@ -104,7 +105,7 @@ type policy struct {
 	redact func(ctx context.Context, c *Call) bool
 }
 
-// Redact has a function see each call before it is stored. It may change the call, which is
+// Redact has a function see each call before it is stored; an option that comes later wins. It may change the call, which is
 // a copy, and returns false for one that isn't to be stored. What it returns has no effect on the
 // node. It may be called by several goroutines at once.
 func Redact(f func(ctx context.Context, c *Call) bool) graph.SubgraphOption {

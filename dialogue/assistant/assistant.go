@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/program"
@@ -102,7 +103,8 @@ const (
 // New builds an assistant. What the program calls and the configuration lacks is an
 // error. The options are those of the graph. Results of actions, validators and models
 // stay in the history ([graph.RecordOnce]), so that a conversation can be explained, made a
-// test and replayed.
+// test and replayed. What models are asked isn't recorded, since it may have values of slots
+// that are sensitive, unless [calls.Redact] is among the options.
 func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	if c.Program == nil {
 		return nil, errors.New("assistant: Config.Program is missing; compile one with program.Load")
@@ -150,7 +152,7 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	b.AddConditionalEdges(generateResponse, to(afterResponse), graph.End, collectNextSlot, executeAction)
 	b.AddEdge(collectNextSlot, understand)
 
-	g, err := b.Defaults(graph.OnInput(onInput)).Compile(append([]graph.Option{graph.WithCheckpointer(c.Store), graph.Configurable(Caller{}), graph.RecordOnce()}, opts...)...)
+	g, err := b.Defaults(graph.OnInput(onInput)).Compile(append([]graph.Option{graph.WithCheckpointer(c.Store), graph.Configurable(Caller{}), graph.RecordOnce(), calls.Off()}, opts...)...)
 	if err != nil {
 		return nil, err
 	}

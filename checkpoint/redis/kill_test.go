@@ -59,7 +59,18 @@ func TestAKilledServer(t *testing.T) {
 						t.Errorf("got %v", err)
 					})
 				}
-				time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond)
+				mu.Lock()
+				grown := total + threads
+				mu.Unlock()
+				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+					mu.Lock()
+					enough := total >= grown
+					mu.Unlock()
+					if enough {
+						break
+					}
+				}
+				time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
 				if err := server.Kill(); err != nil {
 					t.Fatal(err)
 				}

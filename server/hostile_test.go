@@ -31,6 +31,7 @@ var groups = []struct {
 	path, body string
 	members    []string
 }{
+	{"/model_calls", `"request":{"messages":[{"type":"human","content":"x"}]}`, []string{"request"}},
 	{"/commands", `"id":1,"method":"run.start","params":{"assistant_id":"booking","input":{}}`, []string{"id", "method", "params"}},
 	{"/stream", `"channels":["values"],"assistant_id":"booking"`, []string{"channels", "namespaces", "depth", "since", "stream_mode", "input", "on_disconnect"}},
 	{"/mcp", `"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"booking","arguments":{"city":"Ulm"}}`, []string{"jsonrpc", "id", "method", "params", "result"}},

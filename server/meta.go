@@ -10,6 +10,7 @@ type meta struct {
 	*base
 	dispatcher  *dispatcher
 	description func() ([]byte, error) // in OpenAPI
+	asksAgain   bool                   // models, on behalf of clients
 }
 
 func (s *meta) routes() []route {
@@ -40,7 +41,7 @@ func (s *meta) info(w http.ResponseWriter, r *http.Request) error {
 	about := map[string]any{
 		"version": s.version,
 		"context": "go",
-		"flags":   map[string]bool{"assistants": true, "crons": true, "langsmith": false, "langsmith_tracing_replicas": false},
+		"flags":   map[string]bool{"assistants": true, "crons": true, "langsmith": false, "langsmith_tracing_replicas": false, "ask_again": s.asksAgain},
 	}
 	if s.dialogue != nil {
 		about["dialogue"] = s.dialogue.served.name // the graph

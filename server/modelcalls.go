@@ -1,12 +1,22 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"net/http"
 
 	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 )
+
+// AskAgain lets those who may start runs on a thread ask the model of a recorded call once
+// more, in other words: the thread stays as it is, and nothing of it is recorded. Open opens the
+// model that a call was made of, by its node, say, or by its Provider and Model. Its error is told to
+// clients.
+func AskAgain(open func(ctx context.Context, c *calls.Call) (model.Model, error)) Option {
+	return func(c *config) { c.askAgain = open }
+}
 
 // shownCall is a call of a model, as clients see it. It is Superstep's own.
 type shownCall struct {
@@ -118,4 +128,53 @@ func (s *states) getCall(w http.ResponseWriter, r *http.Request) error {
 		return notFound("Thread %s has no call of a model with ID %s", t.ID, id)
 	}
 	return write(w, callShown(c, model.KnownModels().Prices(c.Model)))
+}
+
+// askAgain asks the model of a call something. The answer is shown as a call in the place of
+// that one.
+func (s *states) askAgain(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	id, err := pathID(r, "call")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Request *model.Request `json:"request"`
+	}
+	if err := read(r, &body); err != nil {
+		return err
+	}
+	if body.Request == nil || len(body.Request.Messages) == 0 {
+		return invalid("request.messages is missing: what the model is to be asked, as the request of a call")
+	}
+	if s.models == nil {
+		return &fault{http.StatusNotImplemented, "This server opens no models: give it server.AskAgain"}
+	}
+	var of *calls.Call
+	for c, err := range calls.List(r.Context(), s.store, t.ID, calls.Query{ID: id, Limit: 1}) {
+		if err != nil {
+			return err
+		}
+		of = c
+	}
+	if of == nil {
+		return notFound("Thread %s has no call of a model with ID %s", t.ID, id)
+	}
+	m, err := s.models(r.Context(), of)
+	if err != nil {
+		return conflict("The model of the call can't be opened: %v", err)
+	}
+	var made *calls.Call
+	ctx := model.Recording(r.Context(), func(ctx context.Context, c model.Call) error {
+		made = calls.Of(ctx, c)
+		return nil
+	})
+	if _, err = model.Ask(ctx, m, body.Request); r.Context().Err() != nil || made == nil {
+		return errors.Join(r.Context().Err(), err)
+	}
+	made.Place, made.Attempt, made.Request = of.Place, 1, nil
+	return write(w, callShown(made, model.KnownModels().Prices(made.Model)))
 }

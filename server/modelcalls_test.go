@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -25,7 +27,18 @@ func TestCallsOfModelsAreListedAndShownWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, server.Graph(g), quiet())
+	asked := 0
+	c := start(t, server.Graph(g), quiet(), server.AskAgain(func(_ context.Context, c *calls.Call) (model.Model, error) {
+		if c.Model != "gpt-5" || c.Node != "agent" {
+			return nil, errors.New("unknown model")
+		}
+		return model.Func(func(_ context.Context, req *model.Request) (*model.Response, error) {
+			if asked++; asked > 1 {
+				return nil, &model.Error{Provider: "there", Kind: model.ErrorOverloaded, Message: "later"}
+			}
+			return &model.Response{Message: chat.Assistant("You said: " + req.Messages[0].Text())}, nil
+		}), nil
+	}))
 	thread := "/threads/" + call[object](c, "POST", "/threads", object{})["thread_id"].(string)
 	if got := call[[]object](c, "GET", thread+"/model_calls", nil); len(got) != 0 {
 		t.Fatalf("of a new thread: %v", got)
@@ -50,6 +63,32 @@ func TestCallsOfModelsAreListedAndShownWhole(t *testing.T) {
 	said := whole["request"].(object)["messages"].([]any)
 	if len(said) != 2 || said[0].(object)["content"] != "Be brief." || said[1].(object)["content"] != "Where?" || whole["answer"].(object)["content"] != "Oslo" {
 		t.Errorf("whole: %v", whole)
+	}
+	body := object{"request": object{"messages": []any{object{"role": "user", "content": "Who?"}}}}
+	again := call[object](c, "POST", thread+"/model_calls/"+first["call_id"].(string), body)
+	if again["answer"].(object)["content"] != "You said: Who?" || again["call_id"] != first["call_id"] || again["error"] != nil || again["request"] != nil {
+		t.Errorf("asked again: %v", again)
+	}
+	if failed := call[object](c, "POST", thread+"/model_calls/"+first["call_id"].(string), body); failed["answer"] != nil || failed["error_kind"] != "overloaded" {
+		t.Errorf("asked again, in vain: %v", failed)
+	}
+	if n := len(call[[]object](c, "GET", thread+"/model_calls", nil)); n != 2 {
+		t.Errorf("afterwards %d calls are recorded", n)
+	}
+	for name, tt := range map[string]struct {
+		id     any
+		body   object
+		status int
+	}{
+		"of a model that can't be opened": {failed["call_id"], body, 409},
+		"of no call":                      {"0198f3c2-5b7a-7d10-8e21-4c3b00000000", body, 404},
+		"nothing":                         {first["call_id"], object{}, 422},
+		"no messages":                     {first["call_id"], object{"request": object{"messages": []any{}}}, 422},
+		"messages that are none":          {first["call_id"], object{"request": object{"messages": []any{1}}}, 422},
+	} {
+		if status, _, text := c.do("POST", thread+"/model_calls/"+tt.id.(string), tt.body); status != tt.status {
+			t.Errorf("asking again %s: %d %s, want %d", name, status, text, tt.status)
+		}
 	}
 	for path, status := range map[string]int{
 		"/model_calls?limit=0": 422, "/model_calls?limit=x": 422, "/model_calls?limit=1001": 422, "/model_calls?before=x": 422,

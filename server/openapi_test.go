@@ -26,6 +26,7 @@ import (
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/server/internal/openapi"
 )
 
@@ -292,7 +293,7 @@ func talked(t *testing.T, url string) *strings.Replacer {
 // Each example of the description is sent to a server, and the answer is as the
 // description says.
 func TestExamplesOfTheDescriptionWork(t *testing.T) {
-	s, err := New(t.Context(), Graph(trips(t)), Graph(helper(t)), Dialogue(greeter(t)))
+	s, err := New(t.Context(), Graph(trips(t)), Graph(helper(t)), Dialogue(greeter(t)), AskAgain(func(context.Context, *calls.Call) (model.Model, error) { return scripted.New(scripted.Text("Lisbon").Repeat()), nil }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/fleet"
@@ -22,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/memory"
 	memorypostgres "github.com/superstep-dev/superstep/memory/postgres"
 	memorysqlite "github.com/superstep-dev/superstep/memory/sqlite"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/studio"
 )
@@ -102,6 +104,7 @@ type config struct {
 	version  string
 	parallel int
 	dispatch func(*fleet.Worker) (fleet.Dispatcher, error) // nil: runs are done here
+	askAgain func(context.Context, *calls.Call) (model.Model, error)
 
 	authenticators []func(context.Context) (authenticator, error)
 	authorize      Authorizer
@@ -319,7 +322,7 @@ func (s *Server) assemble(access *access, c *config) {
 		b.metrics = newMetrics(b, s.dispatcher)
 	}
 	threads := &threads{base: b, access: access, dispatcher: s.dispatcher}
-	states := &states{base: b, access: access, threads: threads}
+	states := &states{base: b, access: access, threads: threads, models: c.askAgain}
 	threads.states = states
 	s.dispatcher.states = states
 	s.dispatcher.executor = &executor{base: b, states: states, threads: threads, hooks: s.hooks, draining: s.dispatcher.draining}
@@ -340,7 +343,7 @@ func (s *Server) assemble(access *access, c *config) {
 	if b.dialogue != nil {
 		s.routes = append(s.routes, (&conversations{base: b, access: access, dispatcher: s.dispatcher, runs: runs, threads: threads}).routes()...)
 	}
-	meta := &meta{base: b, dispatcher: s.dispatcher}
+	meta := &meta{base: b, dispatcher: s.dispatcher, asksAgain: c.askAgain != nil}
 	s.routes = append(s.routes, meta.routes()...)
 	meta.description = sync.OnceValues(func() ([]byte, error) { return describe(c.version, len(access.authenticators) > 0, s.routes) })
 	s.handler = newGate(access, c).handler(s.routes, !c.noStudio)

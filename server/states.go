@@ -13,8 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -206,6 +208,7 @@ type states struct {
 	*base
 	threads *threads
 	access  *access
+	models  func(context.Context, *calls.Call) (model.Model, error) // of calls that are made again; may be nil
 }
 
 func (s *states) routes() []route {
@@ -219,6 +222,7 @@ func (s *states) routes() []route {
 		{"POST /threads/{thread}/history", "searchHistory", rule{resource: Threads, verb: Read}, s.postHistory},
 		{"GET /threads/{thread}/model_calls", "listModelCalls", rule{resource: Threads, verb: Read}, s.listCalls},
 		{"GET /threads/{thread}/model_calls/{call}", "getModelCall", rule{resource: Threads, verb: Read}, s.getCall},
+		{"POST /threads/{thread}/model_calls/{call}", "askModelAgain", rule{resource: Runs, verb: CreateRun, stream: true}, s.askAgain},
 	}
 }
 

@@ -134,7 +134,7 @@ func Recording(ctx context.Context) context.Context {
 }
 
 func (p policy) record(ctx context.Context, made model.Call) error {
-	c := callOf(ctx, made)
+	c := Of(ctx, made)
 	if p.redact != nil {
 		if err := c.copied(); err != nil {
 			return err
@@ -153,7 +153,8 @@ func (p policy) record(ctx context.Context, made model.Call) error {
 	return nil
 }
 
-func callOf(ctx context.Context, made model.Call) *Call {
+// Of returns a call as it is recorded, if its context is that of a node.
+func Of(ctx context.Context, made model.Call) *Call {
 	in := graph.Info(ctx)
 	has, _ := model.CapabilitiesOf(made.Model, made.Request.Model)
 	c := &Call{

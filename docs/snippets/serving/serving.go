@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
@@ -40,11 +41,12 @@ func book(ctx context.Context, s *Trip) error {
 	return nil
 }
 
+var adviser = model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+	return &model.Response{Message: chat.Assistant("Lisbon is warmer.")}, nil
+})
+
 // advise asks a model, as an agent does.
 func advise(ctx context.Context) error {
-	adviser := model.Func(func(context.Context, *model.Request) (*model.Response, error) {
-		return &model.Response{Message: chat.Assistant("Lisbon is warmer.")}, nil
-	})
 	_, err := agent.Generate(ctx, "advice", adviser, &model.Request{Messages: []chat.Message{chat.User("Oslo or Lisbon?")}})
 	return err
 }
@@ -69,6 +71,7 @@ func Serve(ctx context.Context, l net.Listener, data string) error {
 	s, err := server.New(ctx,
 		server.Graph(g, server.Describe("Compares cities, then asks which one to book.")),
 		server.Data(data), // such as sqlite:trips.db
+		server.AskAgain(func(context.Context, *calls.Call) (model.Model, error) { return adviser, nil }),
 	)
 	if err != nil {
 		return err

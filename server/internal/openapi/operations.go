@@ -165,6 +165,11 @@ func operations() map[string]operation {
 			summary: "List the calls of models that were made on a thread, newest first", about: "Superstep's own. Without what was sent and answered.",
 			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ModelCall"),
 		},
+		"askModelAgain": {
+			fails:   []int{http.StatusNotImplemented},
+			summary: "Ask the model of a call once more, in other words", about: "Superstep's own. The answer is shown as a call in the place of that one; the thread stays as it is, and nothing is recorded. Servers that open no models (server.AskAgain) answer 501.",
+			in: record("", member{"request!", anything("What to ask: the request of a call.")}), inputs: one(`{"request": {"messages": [{"role": "user", "content": "Oslo or Lisbon?"}]}}`), out: of("ModelCall"),
+		},
 		"getModelCall": {
 			summary: "Show a call of a model with what was sent and answered", about: "Superstep's own.", out: of("ModelCall"),
 		},

@@ -215,6 +215,14 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await page.getByText(/^\d+ tools?: .*send_mail/).click();
   await v.picture("call");
   await v.faultless("a call of a model");
+  await v.button("Edit and ask again").click();
+  await page.getByLabel("What to ask").fill('{"messages": [');
+  await page.getByRole("region", { name: "Ask again" }).getByRole("alert").waitFor();
+  await page.getByLabel("What to ask").fill(JSON.stringify({ messages: [{ role: "user", content: "Shall I take an umbrella?" }] }));
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.getByRole("region", { name: "Ask again" }).locator(".call-text").getByText("You sent 1 messages.").waitFor();
+  await v.picture("call-again");
+  await v.faultless("a call that is made again");
   await page.getByLabel("Compare with").selectOption({ index: 1 });
   await page.getByRole("region", { name: "Differences" }).getByText("messages", { exact: false }).first().waitFor();
   await v.picture("calls-compared");

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
@@ -47,7 +48,17 @@ func Options() ([]server.Option, error) {
 		server.Graph(greet, server.Describe("Greets in the tone that is configured")),
 		server.Graph(archive, server.Describe("Has much to keep, in many steps")),
 		server.Graph(nap, server.Describe("Sleeps for a while")),
+		server.AskAgain(func(context.Context, *calls.Call) (model.Model, error) { return echo(), nil }),
 	}, nil
+}
+
+// echo is a model that says how much it was asked.
+func echo() model.Model {
+	return model.Func(func(_ context.Context, req *model.Request) (*model.Response, error) {
+		m := chat.Assistant(fmt.Sprintf("You sent %d messages.", len(req.Messages)))
+		m.Usage = &chat.Usage{Input: 12, Output: 4}
+		return &model.Response{Message: m}, nil
+	})
 }
 
 type mail struct {

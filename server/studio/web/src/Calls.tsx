@@ -1,7 +1,8 @@
 // The calls of models that a thread's nodes have made: what was sent, and what was answered.
-import { useMemo, useState } from "react";
-import { callOf, words } from "./api";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { askAgain, asksAgain, callOf, words } from "./api";
 import { differences, dollars, pathOf, sent, spent, type Call } from "./calls";
+import { JsonInput } from "./Form";
 import { isObject, type Json } from "./json";
 import { messageOf, textOf, type Message } from "./messages";
 import { Changes, Tokens } from "./Timeline";
@@ -61,8 +62,46 @@ function Whole({ thread, call, others, against, compare }: { thread: string; cal
           {tools.length > 0 && <details><summary>{tools.length} {tools.length === 1 ? "tool" : "tools"}: {tools.map((t) => String(t.name)).join(", ")}</summary>{tools.map((t, i) => <Members key={i} value={t} open={1} />)}</details>}
           {Object.keys(settings).length > 0 && <details><summary>Settings</summary><Members value={settings} open={1} /></details>}
           <section aria-label="Answered"><h3>Answered</h3>{answer ? <Said m={answer} /> : <p className="field-problem">{call.error ?? "nothing"}</p>}</section>
+          <Again thread={thread} call={data.one} />
         </>}
     </div>
+  );
+}
+
+// Again asks the model of a call once more, in other words, where the server does that.
+function Again({ thread, call }: { thread: string; call: Call }) {
+  const { data: may } = useAsync(asksAgain, []);
+  const [request, setRequest] = useState<Json>();
+  const [unread, setUnread] = useState<string>();
+  const [problem, setProblem] = useState<string>();
+  const [answered, setAnswered] = useState<Call>();
+  const asking = useRef<AbortController>(undefined);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => () => asking.current?.abort(), []);
+  if (!may) return null;
+  if (request === undefined) return <Button icon="retry" onClick={() => setRequest(call.request ?? {})}>Edit and ask again</Button>;
+  const send = () => {
+    asking.current = new AbortController();
+    setBusy(true);
+    setAnswered(undefined);
+    setProblem(undefined);
+    askAgain(thread, call.call_id, request, asking.current.signal).then(
+      (c) => setAnswered({ ...c, request: isObject(request) ? request : undefined }), (e: unknown) => setProblem(words(e)),
+    ).finally(() => setBusy(false));
+  };
+  const answer = answered && messageOf(answered.answer);
+  return (
+    <section aria-label="Ask again"><h3>Ask again</h3>
+      <p className="hint">The model of this call is asked what stands here. The thread stays as it is, and nothing of it is recorded.</p>
+      <JsonInput aria-label="What to ask" value={request} onChange={(v) => setRequest(v ?? {})} onError={setUnread} rows={8} />
+      {problem && <p className="field-problem" role="alert">{problem}</p>}
+      <div className="actions"><Button kind="primary" disabled={busy || unread !== undefined} onClick={send}>Ask</Button><Button kind="quiet" onClick={() => { asking.current?.abort(); setRequest(undefined); setUnread(undefined); setProblem(undefined); setAnswered(undefined); }}>Close</Button>{busy && <Spinner label="The model is asked" />}</div>
+      {answered && <>
+        <p className="hint">{answered.model || "a model without a name"} · {answered.usage && <Tokens usage={{ input: answered.usage.input_tokens, output: answered.usage.output_tokens }} />} {answered.cost !== null && dollars(answered.cost)} · {duration(answered.took * 1000)}</p>
+        {answer ? <Said m={answer} /> : <p className="field-problem" role="alert">{answered.error ?? "nothing"}</p>}
+        {differences(call, answered).length > 0 && <details><summary>What differs from the call</summary><Changes changes={differences(call, answered)} /></details>}
+      </>}
+    </section>
   );
 }
 

@@ -112,6 +112,10 @@ export const turnsOf = (thread: string, before: number | undefined, signal: Abor
 export const callsOf = (thread: string, limit: number, before: string | undefined, signal?: AbortSignal) =>
   ask<Call[]>(`/threads/${thread}/model_calls?limit=${limit}${before ? "&before=" + before : ""}`, undefined, signal);
 
+// asksAgain reports whether the server asks models again; askAgain has it do so, and nothing is recorded of it.
+export const asksAgain = async (signal: AbortSignal) => (await ask<{ flags?: { ask_again?: boolean } }>("/info", undefined, signal)).flags?.ask_again === true;
+export const askAgain = (thread: string, id: string, request: Json, signal: AbortSignal) => ask<Call>(`/threads/${thread}/model_calls/${id}`, { request }, signal);
+
 export const callOf = (thread: string, id: string, signal: AbortSignal) => ask<Call>(`/threads/${thread}/model_calls/${id}`, undefined, signal);
 
 // testOf returns a conversation as a test.

@@ -293,7 +293,9 @@ func talked(t *testing.T, url string) *strings.Replacer {
 // Each example of the description is sent to a server, and the answer is as the
 // description says.
 func TestExamplesOfTheDescriptionWork(t *testing.T) {
-	s, err := New(t.Context(), Graph(trips(t)), Graph(helper(t)), Dialogue(greeter(t)), AskAgain(func(context.Context, *calls.Call) (model.Model, error) { return scripted.New(scripted.Text("Lisbon").Repeat()), nil }))
+	s, err := New(t.Context(), Graph(trips(t)), Graph(helper(t)), Dialogue(greeter(t)), AskAgain(func(context.Context, *calls.Call) (model.Model, error) {
+		return scripted.New(scripted.Text("Lisbon").Repeat()), nil
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -264,6 +264,7 @@ func failures() map[int]string {
 		http.StatusConflict:            "It is there already, or busy.",
 		http.StatusUnprocessableEntity: "The request can't work as it is.",
 		http.StatusTooManyRequests:     "A limit is reached; it may be tried again later.",
+		http.StatusNotImplemented:      "The server isn't set up for this.",
 		http.StatusServiceUnavailable:  "The server is closing, or something it needs doesn't answer; it may be tried again.",
 	}
 }

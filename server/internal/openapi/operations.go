@@ -166,7 +166,7 @@ func operations() map[string]operation {
 			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ModelCall"),
 		},
 		"askModelAgain": {
-			fails:   []int{http.StatusNotImplemented},
+			fails:   []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusNotImplemented},
 			summary: "Ask the model of a call once more, in other words", about: "Superstep's own. The answer is shown as a call in the place of that one; the thread stays as it is, and nothing is recorded. Servers that open no models (server.AskAgain) answer 501.",
 			in: record("", member{"request!", anything("What to ask: the request of a call.")}), inputs: one(`{"request": {"messages": [{"role": "user", "content": "Oslo or Lisbon?"}]}}`), out: of("ModelCall"),
 		},

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -208,12 +207,12 @@ func packID(id checkpoint.ID) string {
 }
 
 // noted returns a note as it was stored, without its place.
-func (f *noteForm) noted() Noted {
-	n := Noted{Note: Note{Node: f.Node, Kind: f.Kind, Data: f.Data}, Lists: f.Lists}
-	if d, ok := parseDigest(f.ID); ok {
-		n.ID = checkpoint.IDFromBytes(d)
+func (f *noteForm) noted() (Noted, error) {
+	d, ok := parseDigest(f.ID)
+	if !ok {
+		return Noted{}, fmt.Errorf("its ID is %.40q", f.ID)
 	}
-	return n
+	return Noted{ID: checkpoint.IDFromBytes(d), Note: Note{Node: f.Node, Kind: f.Kind, Data: f.Data}, Lists: f.Lists}, nil
 }
 
 // NotesOf returns the notes that a record has, in the order in which the tasks made them.
@@ -227,12 +226,18 @@ func NotesOf(rec *checkpoint.Record) ([]Noted, error) {
 		if o.Name != "" || o.Data == nil {
 			continue
 		}
+		corrupt := func(err error) error {
+			return fmt.Errorf("notes of task %d at record %s: %w: %w", o.Task, rec.ID, checkpoint.ErrCorrupt, err)
+		}
 		var forms []noteForm
 		if err := json.Unmarshal(o.Data, &forms); err != nil {
-			return nil, fmt.Errorf("notes of task %d at record %s: %w: %w", o.Task, rec.ID, checkpoint.ErrCorrupt, err)
+			return nil, corrupt(err)
 		}
 		for _, f := range forms {
-			n := f.noted()
+			n, err := f.noted()
+			if err != nil {
+				return nil, corrupt(err)
+			}
 			n.Log, n.Run, n.In, n.Step, n.Task = rec.Log, rec.ID.Run(), rec.ID, step, o.Task
 			if f.Namespace != "" { // of a subgraph that never came so far
 				n.Log.Namespace, n.Step = f.Namespace, f.Step
@@ -257,14 +262,18 @@ func OpenNotes(log checkpoint.Log, results []checkpoint.Result) ([]Noted, error)
 			continue
 		}
 		var f noteForm
-		if err := json.Unmarshal(r.Data, &f); err != nil {
+		var n Noted
+		err := json.Unmarshal(r.Data, &f)
+		if err == nil {
+			n, err = f.noted()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("note of task %d beside epoch %s: %w: %w", r.Task, r.Epoch, checkpoint.ErrCorrupt, err)
 		}
 		in := log
 		if f.Namespace != "" {
 			in.Namespace = f.Namespace
 		}
-		n := f.noted()
 		n.Log, n.Step, n.Task = in, f.Step, r.Task
 		all = append(all, n)
 	}
@@ -482,14 +491,13 @@ func (ps Parts) index(x *partIndex) {
 }
 
 func parseDigest(name string) (d digest, ok bool) {
-	n, err := base64.RawURLEncoding.Decode(d[:], append([]byte(name), ""...))
-	return d, err == nil && n == len(d)
+	b, err := base64.RawURLEncoding.DecodeString(name)
+	return d, err == nil && copy(d[:], b) == len(b) && len(b) == len(d)
 }
 
 // item returns an item by how a part has it.
 func (ps Parts) item(raw json.RawMessage) (json.RawMessage, error) {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) > 1 && raw[0] == '[' {
+	if raw[0] == '[' {
 		return raw[1 : len(raw)-1], nil
 	}
 	var where string
@@ -498,10 +506,8 @@ func (ps Parts) item(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	name, nth, _ := strings.Cut(where, ":")
 	n, err := strconv.Atoi(nth)
-	if form := ps[name]; err == nil && n >= 0 && n < len(form.Items) {
-		if raw := bytes.TrimSpace(form.Items[n]); len(raw) > 1 && raw[0] == '[' {
-			return raw[1 : len(raw)-1], nil
-		}
+	if form := ps[name]; err == nil && n >= 0 && n < len(form.Items) && form.Items[n][0] == '[' {
+		return ps.item(form.Items[n])
 	}
 	return nil, fmt.Errorf("item %q: %w", where, ErrNoPart)
 }

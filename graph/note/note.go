@@ -239,17 +239,12 @@ func noted(ctx context.Context, store checkpoint.Store, log checkpoint.Log, q Qu
 // newest record of each branch of the root's log. Where one note is looked for, the record
 // that has it comes before those written later.
 func noters(ctx context.Context, store checkpoint.Store, log, root checkpoint.Log, q Query) (records []*checkpoint.Record, heads map[checkpoint.Branch]*checkpoint.Record, err error) {
-	logs := []checkpoint.Log{root}
-	if lister, ok := store.(checkpoint.Lister); ok {
-		logs = logs[:0]
-		for info, err := range lister.Logs(ctx, log.Thread) {
-			if err != nil {
-				return nil, nil, err
-			}
-			if ns := info.Log.Namespace; ns == root.Namespace || ns == log.Namespace || checkpoint.Below(ns, log.Namespace) {
-				logs = append(logs, info.Log)
-			}
-		}
+	logs, err := local.LogsInside(ctx, store, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if log != root {
+		logs = append(logs, root)
 	}
 	var since time.Time
 	if q.ID != "" {

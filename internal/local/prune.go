@@ -475,16 +475,9 @@ func (p *pruning) sweep(ctx context.Context) error {
 		}
 		return err
 	}
-	logs := []checkpoint.Log{p.log}
-	if lister, ok := p.store.(checkpoint.Lister); ok {
-		for info, err := range lister.Logs(ctx, p.log.Thread) {
-			if err != nil {
-				return err
-			}
-			if checkpoint.Below(info.Log.Namespace, p.log.Namespace) {
-				logs = append(logs, info.Log)
-			}
-		}
+	logs, err := LogsInside(ctx, p.store, p.log)
+	if err != nil {
+		return err
 	}
 	for _, log := range logs {
 		for r, err := range p.store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true}) {
@@ -518,6 +511,22 @@ func (p *pruning) sweep(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// LogsInside returns a log and those of the subgraphs in it, as far as the store lists them.
+func LogsInside(ctx context.Context, store checkpoint.Store, log checkpoint.Log) ([]checkpoint.Log, error) {
+	logs := []checkpoint.Log{log}
+	if lister, ok := store.(checkpoint.Lister); ok {
+		for info, err := range lister.Logs(ctx, log.Thread) {
+			if err != nil {
+				return nil, err
+			}
+			if checkpoint.Below(info.Log.Namespace, log.Namespace) {
+				logs = append(logs, info.Log)
+			}
+		}
+	}
+	return logs, nil
 }
 
 // calledIn returns the superstep of the log root in which the subgraph with a

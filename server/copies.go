@@ -40,7 +40,7 @@ func (f *feeds) copy(ctx context.Context, one *feed, state db.Feed) {
 		if !known {
 			state, err = f.db.FeedState(ctx, one.thread)
 		}
-		ended := err == nil && !one.isStill(state)
+		ended := err == nil && one.against(state) != 0
 		if ended {
 			state = one.own()
 		}
@@ -94,14 +94,6 @@ func (f *feeds) beginning(ctx context.Context, state db.Feed) (int64, error) {
 	return max(state.First, over+1), nil
 }
 
-// isStill reports whether a feed that was copied so far is the thread's.
-func (f *feed) isStill(state db.Feed) bool {
-	f.is(state)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.first == state.First
-}
-
 // own returns the feed as it was in the database when it ended.
 func (f *feed) own() db.Feed {
 	f.mu.Lock()
@@ -141,7 +133,7 @@ func (f *feed) heard(some []db.FeedEvent) {
 		return
 	}
 	first := db.Feed{First: some[0].Feed}
-	if some[0].Seq == first.First && f.isStill(first) { // they are the first of all
+	if some[0].Seq == first.First && f.against(first) == 0 { // they are the first of all
 		f.begin(first.First)
 	}
 	if f.next() == some[0].Seq {

@@ -167,7 +167,8 @@ func (e *encoder) checkpoint(ev passed) error {
 	if !e.has(modeCheckpoints) && !e.has(modeDebug) || len(ev.Path) > 0 && !e.subgraphs {
 		return nil
 	}
-	at := &threadState{Values: json.RawMessage("null"), Next: append([]string{}, ev.Next...), Checkpoint: refTo(e.run.ThreadID, place(*ev.Event), ev.Checkpoint)}
+	ns := place(*ev.Event)
+	at := &threadState{Values: json.RawMessage("null"), Next: append([]string{}, ev.Next...), Checkpoint: refTo(e.run.ThreadID, ns, ev.Checkpoint)}
 	if ev.values != nil {
 		var err error
 		if at.Values, err = ev.values.state(); err != nil {
@@ -177,17 +178,17 @@ func (e *encoder) checkpoint(ev passed) error {
 	source, parent := ev.Source, ev.Parent
 	if takes(source, ev.Checkpoint, parent, ev.Next) {
 		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
-		before, err := e.moment(place(*ev.Event), cmp.Or(ev.Parent, graph.Start), false)
+		before, err := e.moment(ns, cmp.Or(ev.Parent, graph.Start), false)
 		if err != nil {
 			return err
 		}
-		input := &threadState{Values: before.Values, Next: []string{graph.Start}, Checkpoint: refTo(e.run.ThreadID, place(*ev.Event), parent), Parent: before.Checkpoint}
+		input := &threadState{Values: before.Values, Next: []string{graph.Start}, Checkpoint: refTo(e.run.ThreadID, ns, parent), Parent: before.Checkpoint}
 		input.Metadata = metadataOf(nil, string(checkpoint.SourceInput), ev.Step-1)
 		if err := e.tellMoment(namespaceOf(*ev.Event), ev.Time, input); err != nil {
 			return err
 		}
 	}
-	at.Metadata, at.Parent = metadataOf(nil, source, ev.Step), refTo(e.run.ThreadID, place(*ev.Event), parent)
+	at.Metadata, at.Parent = metadataOf(nil, source, ev.Step), refTo(e.run.ThreadID, ns, parent)
 	return e.tellMoment(namespaceOf(*ev.Event), ev.Time, at)
 }
 

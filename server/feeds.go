@@ -143,7 +143,7 @@ func (f *feeds) entered(state db.Feed) (*feed, error) {
 		return nil, errClosing
 	}
 	one := f.byThread[state.Thread]
-	if one != nil && !one.is(state) {
+	if one != nil && one.against(state) < 0 {
 		f.remove(one)
 		one = nil
 	}
@@ -386,15 +386,15 @@ type feed struct {
 	works   map[string]int // runs that this process tells of
 }
 
-// is reports whether a feed is that which the database has, and lets one that hadn't
-// begun be it.
-func (f *feed) is(state db.Feed) bool {
+// against compares a feed with what the database has of its thread, and lets one that
+// hadn't begun be that: below 0 it is over, and another one has begun.
+func (f *feed) against(state db.Feed) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.first == 0 {
 		f.first = state.First
 	}
-	return f.first >= state.First
+	return cmp.Compare(f.first, state.First)
 }
 
 // settle is how long after a subscription the end of a run is told at the

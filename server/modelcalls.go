@@ -15,7 +15,7 @@ import (
 // model that a call was made of, by its node, say, or by its Provider and Model. Its error is told to
 // clients.
 func AskAgain(open func(ctx context.Context, c *calls.Call) (model.Model, error)) Option {
-	return func(c *config) { c.askAgain = open }
+	return func(c *config) { c.openModel = open }
 }
 
 // shownCall is a call of a model, as clients see it. It is Superstep's own.
@@ -150,7 +150,7 @@ func (s *states) askAgain(w http.ResponseWriter, r *http.Request) error {
 	if body.Request == nil || len(body.Request.Messages) == 0 {
 		return invalid("request.messages is missing: what the model is to be asked, as the request of a call")
 	}
-	if s.models == nil {
+	if s.openModel == nil {
 		return &fault{http.StatusNotImplemented, "This server opens no models: give it server.AskAgain"}
 	}
 	var of *calls.Call
@@ -163,7 +163,7 @@ func (s *states) askAgain(w http.ResponseWriter, r *http.Request) error {
 	if of == nil {
 		return notFound("Thread %s has no call of a model with ID %s", t.ID, id)
 	}
-	m, err := s.models(r.Context(), of)
+	m, err := s.openModel(r.Context(), of)
 	if err != nil {
 		return conflict("The model of the call can't be opened: %v", err)
 	}

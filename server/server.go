@@ -91,20 +91,20 @@ type (
 type Option func(*config)
 
 type config struct {
-	graphs   []*served
-	dialogue *spokenFor
-	data     string
-	store    checkpoint.Store
-	memory   memory.Store
-	items    *memory.Config
-	keep     time.Duration
-	log      *slog.Logger
-	maxBody  int64
-	limits   Limits
-	version  string
-	parallel int
-	dispatch func(*fleet.Worker) (fleet.Dispatcher, error) // nil: runs are done here
-	askAgain func(context.Context, *calls.Call) (model.Model, error)
+	graphs    []*served
+	dialogue  *spokenFor
+	data      string
+	store     checkpoint.Store
+	memory    memory.Store
+	items     *memory.Config
+	keep      time.Duration
+	log       *slog.Logger
+	maxBody   int64
+	limits    Limits
+	version   string
+	parallel  int
+	dispatch  func(*fleet.Worker) (fleet.Dispatcher, error) // nil: runs are done here
+	openModel func(context.Context, *calls.Call) (model.Model, error)
 
 	authenticators []func(context.Context) (authenticator, error)
 	authorize      Authorizer
@@ -322,7 +322,7 @@ func (s *Server) assemble(access *access, c *config) {
 		b.metrics = newMetrics(b, s.dispatcher)
 	}
 	threads := &threads{base: b, access: access, dispatcher: s.dispatcher}
-	states := &states{base: b, access: access, threads: threads, models: c.askAgain}
+	states := &states{base: b, access: access, threads: threads, openModel: c.openModel}
 	threads.states = states
 	s.dispatcher.states = states
 	s.dispatcher.executor = &executor{base: b, states: states, threads: threads, hooks: s.hooks, draining: s.dispatcher.draining}
@@ -343,7 +343,7 @@ func (s *Server) assemble(access *access, c *config) {
 	if b.dialogue != nil {
 		s.routes = append(s.routes, (&conversations{base: b, access: access, dispatcher: s.dispatcher, runs: runs, threads: threads}).routes()...)
 	}
-	meta := &meta{base: b, dispatcher: s.dispatcher, asksAgain: c.askAgain != nil}
+	meta := &meta{base: b, dispatcher: s.dispatcher, asksAgain: c.openModel != nil}
 	s.routes = append(s.routes, meta.routes()...)
 	meta.description = sync.OnceValues(func() ([]byte, error) { return describe(c.version, len(access.authenticators) > 0, s.routes) })
 	s.handler = newGate(access, c).handler(s.routes, !c.noStudio)

@@ -206,9 +206,9 @@ func misfit(err error) (text string, ok bool) {
 // states shows and edits the states of threads.
 type states struct {
 	*base
-	threads *threads
-	access  *access
-	models  func(context.Context, *calls.Call) (model.Model, error) // of calls that are made again; may be nil
+	threads   *threads
+	access    *access
+	openModel func(context.Context, *calls.Call) (model.Model, error) // see [AskAgain]; may be nil
 }
 
 func (s *states) routes() []route {

@@ -104,17 +104,17 @@ func (t *tracker) event(ev graph.Event) tracked {
 	case graph.EventUpdate:
 		out.said = t.wrote(ev)
 	case graph.EventTaskEnd, graph.EventTaskError:
-		if m := t.making[seat(ev)]; m != nil {
-			delete(t.making, seat(ev))
+		task := append(namespaceOf(ev), segment(ev.Node, ev.Task))
+		seat := strings.Join(task, "|")
+		if m := t.making[seat]; m != nil {
+			delete(t.making, seat)
 			one := said{what: messageEnds, of: m}
 			if ev.Type == graph.EventTaskError {
 				one.what, one.failure = messageBreaks, errorOf(ev.Err).Message
 			}
 			out.said = []said{one}
 		}
-		of := func(at string) bool {
-			return ranBy(strings.Split(at, "|"), append(namespaceOf(ev), segment(ev.Node, ev.Task)))
-		}
+		of := func(at string) bool { return ranBy(strings.Split(at, "|"), task) }
 		out.passed = t.pass(of)
 		maps.DeleteFunc(t.states, func(at string, _ *values) bool { return of(at) })
 	case graph.EventCheckpoint:
@@ -163,7 +163,8 @@ func (t *tracker) piece(ev graph.Event) (out []said) {
 	if !ok || !t.messages { // or it isn't of a conversation
 		return nil
 	}
-	m := t.making[seat(ev)]
+	seat := seat(ev)
+	m := t.making[seat]
 	if m != nil && k.ID != "" && k.ID != m.id {
 		out, m = append(out, said{what: messageEnds, of: m}), nil
 	}
@@ -172,7 +173,7 @@ func (t *tracker) piece(ev graph.Event) (out []said) {
 			return nil // a message that nothing can be added to
 		}
 		m = &making{id: k.ID, from: ev}
-		t.making[seat(ev)] = m
+		t.making[seat] = m
 		t.tells(m.id).streamed = true
 		out = append(out, said{what: messageBegins, of: m, piece: k})
 	}

@@ -656,7 +656,7 @@ scenario("a graph that sleeps is seen to wake up", {}, async (v) => {
 scenario("a server that goes away in the midst of a run is waited for", { server: STUDIO_GATED }, async (v) => {
   const { page } = v;
   await v.assistant("count");
-  await page.getByRole("spinbutton", { name: "todo" }).fill("10");
+  await page.getByRole("spinbutton", { name: "todo" }).fill("40"); // long enough for a machine that is short of time
   await v.button("Run").click();
   await page.getByText('{"tick":2}').waitFor();
   await fetch(STUDIO_GATE + "/close");
@@ -664,7 +664,7 @@ scenario("a server that goes away in the midst of a run is waited for", { server
   await v.picture("lost");
   await fetch(STUDIO_GATE + "/open");
   await page.getByText("The server is away").waitFor({ state: "detached" });
-  await page.getByText("10 custom events").waitFor(); // each of them once
+  await page.getByText("40 custom events").waitFor(); // each of them once
   await v.button("Run").waitFor();
   assert.equal(await page.getByRole("alert").count(), 0);
   // What others start from then on is heard of again.

@@ -87,7 +87,8 @@ var only = map[string][]string{
 	"internal/acyclic":  nil,
 	"internal/jsonscan": nil,
 	"internal/seam":     nil,
-	"fleet":             {"internal/local", "internal/seam", "checkpoint", "graph"},
+	"fleet":             {"internal/local", "internal/options", "internal/pgdb", "internal/redisdb", "internal/seam", "chat", "checkpoint", "graph", "tool"},
+	"fleet/bus":         {"internal/options", "internal/pgdb", "internal/redisdb"},
 	"graph":             {"internal/acyclic", "internal/jsonscan", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 

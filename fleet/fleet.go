@@ -20,12 +20,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet/bus"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -42,6 +45,15 @@ type Options struct {
 	// that is not g but one of its name. It is called for each operation, on any worker. An
 	// error ends the run, unless it is [Retryable]. Nil: by g, without options.
 	Run func(ctx context.Context, ref Ref, g graph.Runnable) (graph.Runnable, []graph.RunOption, error)
+
+	// Bus has what nodes send (messages, custom events, calls of tools) told to those who
+	// stream a run from other processes, whose [Client] has the same bus. Nil: it is told to
+	// a stream of [Local] alone.
+	Bus bus.Bus
+
+	// Log is told once if the bus can't be reached, which is no error of a run. Nil means
+	// slog.Default().
+	Log *slog.Logger
 }
 
 // Worker runs tasks and advances runs. It is safe for concurrent use.
@@ -52,6 +64,8 @@ type Worker struct {
 
 	mu      sync.Mutex
 	streams map[string]local.Followed // by thread
+
+	busDown atomic.Int64 // until when nothing is published, as Unix nanoseconds; 0: the bus works
 }
 
 type programID struct{ graph, version string }
@@ -183,6 +197,11 @@ type Client struct {
 	// Watched says that threads are woken by whoever has the client, as [Client.Watch] does:
 	// their runs are over when they sleep, and no dispatcher keeps a timer for them.
 	Watched bool
+
+	// Bus tells streams what nodes send on workers that have the same: see [Options]. Log is
+	// told once by a stream if it can't be reached; nil means slog.Default().
+	Bus bus.Bus
+	Log *slog.Logger
 }
 
 // Submit does to a thread what a request says, in this process, and makes the thread due,

@@ -227,9 +227,15 @@ func (w *Worker) do(ctx context.Context, ref Ref, f func(context.Context, *local
 			return err
 		}
 	}
-	bus, drain := w.tells(ref.Thread)
-	return engine.Do(ctx, g, w.store, ref.Thread, opts, bus, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
-		lo.Run, lo.Drain = run, drain
+	told, drain := w.tells(ref.Thread)
+	var recording func()
+	if told == nil && w.o.Bus != nil && ref.Superstep != "" {
+		p := w.publisher(ctx, ref)
+		defer p.flush()
+		told, recording = &local.Bus{Wants: sent, Live: true, Send: p.send}, p.flush
+	}
+	return engine.Do(ctx, g, w.store, ref.Thread, opts, told, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+		lo.Run, lo.Drain, lo.Recording = run, drain, recording
 		lo.Hold = &local.Hold{Fence: checkpoint.Fence(ref.Fence), Claim: ref.Superstep == ""}
 		return f(ctx, prog, lo)
 	})

@@ -16,9 +16,16 @@ import (
 // what this process does to the thread before it is dispatched: see [Options] for the
 // workers'.
 //
-// By [Local] all is told that graph.Thread.Stream tells. By other dispatchers what is recorded is told: inputs, updates,
-// checkpoints and values of the graph itself, soon after they are. What nodes emit, the
-// course of tasks and what happens inside subgraphs stays on the workers.
+// By [Local] all is told that graph.Thread.Stream tells. By other dispatchers what is
+// recorded is told: inputs, updates, checkpoints and values of the graph itself, soon after
+// they are. What nodes send (messages, custom events and calls of tools, also inside of
+// subgraphs) is told if the client and the workers have the same Bus: before what its task
+// wrote, some 50 ms late. It is missing, and nothing else is, where the bus failed. A
+// chat.Chunk, a tool.Started and a tool.Ended arrive as such, other values as JSON
+// (json.RawMessage). If a task begins anew on another worker, since the first is lost, an
+// event of type task_retry says so, for those who want graph.ModeTasks, and what the first
+// has still sent is dropped. The rest of the course of tasks, and of what happens inside
+// subgraphs, stays on the workers.
 //
 // With graph.Drain the stream of a run by Local ends with the superstep. One of another
 // dispatcher ends at once, with graph.ErrDrained, and the run goes on: see [Follow].
@@ -68,12 +75,16 @@ func (c *Client) follow(ctx context.Context, thread string, f local.Followed, st
 	here, isHere := c.Dispatcher.(*Local)
 	var look <-chan time.Time
 	var drain <-chan struct{}
+	var l *listener
+	tell := func(ctx context.Context) error { return f.CatchUp(ctx, nil) }
 	if isHere {
 		defer here.w.listen(thread, f)()
 	} else {
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
-		look, drain = tick.C, f.Drain()
+		l = c.listen(ctx, thread, f)
+		defer l.close()
+		look, drain, tell = tick.C, f.Drain(), l.tell
 	}
 	run, err := start()
 	if err != nil {
@@ -93,7 +104,7 @@ func (c *Client) follow(ctx context.Context, thread string, f local.Followed, st
 	for {
 		select {
 		case err := <-over:
-			switch cerr := f.CatchUp(keep); {
+			switch cerr := tell(keep); {
 			case errors.Is(err, ErrCancelled) && ctx.Err() != nil:
 				return stopped(ctx)
 			case err != nil:
@@ -104,7 +115,9 @@ func (c *Client) follow(ctx context.Context, thread string, f local.Followed, st
 				return cerr
 			}
 		case <-look:
-			_ = f.CatchUp(ctx) // what fails is tried again
+			_ = tell(ctx) // what fails is tried again
+		case <-l.news():
+			_ = tell(ctx)
 		case <-drain:
 			return graph.ErrDrained
 		case <-done:

@@ -121,7 +121,7 @@ func (e *engine) showSince(ctx context.Context, s *local.Session, set *settings,
 	if set.store == nil {
 		return fmt.Errorf("graph.Since %w", ErrNoCheckpointer)
 	}
-	if err := s.ShowSince(ctx, bus, *set.since); err != nil || s.Tip() == nil {
+	if err := s.ShowSince(ctx, bus, *set.since, nil); err != nil || s.Tip() == nil {
 		return err
 	}
 	set.since = &s.Tip().Record.ID

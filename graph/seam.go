@@ -113,7 +113,7 @@ func (f *followed) Submit(ctx context.Context, req any) error { return f.submit(
 func (f *followed) Begin(ctx context.Context) error {
 	if f.set.since != nil {
 		f.toldTo(*f.set.since)
-		return f.CatchUp(ctx)
+		return f.CatchUp(ctx, nil)
 	}
 	head, err := f.head(ctx)
 	if err == nil {
@@ -170,7 +170,7 @@ func (f *followed) toldTo(id checkpoint.ID) {
 }
 
 // CatchUp tells what was recorded and not told.
-func (f *followed) CatchUp(ctx context.Context) error {
+func (f *followed) CatchUp(ctx context.Context, before func(epoch checkpoint.ID)) error {
 	head, err := f.head(ctx)
 	since := f.since()
 	if err != nil || head == since {
@@ -186,7 +186,7 @@ func (f *followed) CatchUp(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	if err := s.ShowSince(ctx, lo.Bus, since); err != nil || s.Tip() == nil {
+	if err := s.ShowSince(ctx, lo.Bus, since, before); err != nil || s.Tip() == nil {
 		return err
 	}
 	f.toldTo(s.Tip().Record.ID)

@@ -85,8 +85,10 @@ type Followed interface {
 	// if there is one, and has CatchUp tell what is recorded from now on.
 	Begin(ctx context.Context) error
 
-	// CatchUp tells what was recorded and neither it nor the bus has told.
-	CatchUp(ctx context.Context) error
+	// CatchUp tells what was recorded and neither it nor the bus has told. When it is known
+	// what that is, and before it is told of a record, it calls before, if that isn't nil,
+	// with the superstep that the record closes or is inside of.
+	CatchUp(ctx context.Context, before func(epoch checkpoint.ID)) error
 
 	Bus() *Bus              // for whoever runs the thread
 	Drain() <-chan struct{} // closed when the run is to end at the next superstep

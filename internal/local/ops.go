@@ -156,6 +156,9 @@ func RunTasks(ctx context.Context, prog *Program, o *Options, epoch checkpoint.I
 	}()
 	err = s.runStarted(ctx, due, func() error {
 		if w := s.m.Results(); w != nil {
+			if o.Recording != nil {
+				o.Recording()
+			}
 			if err := s.saver.write(ctx, w); err != nil {
 				return err
 			}

@@ -110,6 +110,10 @@ type Options struct {
 	Hold *Hold // of the thread, by a run of several sessions; nil: each run is one
 	Wake bool  // what is written makes the thread due: somebody else runs it
 
+	// Recording is called before results of tasks are recorded by RunTasks: what they
+	// emitted comes first. Nil: nobody wants to know.
+	Recording func()
+
 	Bounds
 	Before, After []bool   // breakpoints by node
 	Limit         *Limiter // across the run and its subgraphs; nil: none

@@ -11,9 +11,10 @@ import (
 // ShowSince tells, of the line that was opened, what was recorded after a record:
 // of each input and each superstep what its tasks wrote, the checkpoint, and the
 // values, as the run told of them that recorded them. An empty ID is the beginning
-// of the thread. It reads each record once and keeps none.
-func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID) error {
-	t := &retelling{s, bus}
+// of the thread. It reads each record once and keeps none. Before, unless it is nil, is called
+// before what a record tells, with the superstep that was open until then.
+func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID, before func(epoch checkpoint.ID)) error {
+	t := &retelling{s, bus, before}
 	if err := t.showSince(ctx, since); err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 	}
@@ -22,8 +23,9 @@ func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 
 // retelling tells again what was recorded.
 type retelling struct {
-	s   *Session
-	bus *Bus
+	s      *Session
+	bus    *Bus
+	before func(epoch checkpoint.ID)
 }
 
 func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
@@ -77,6 +79,9 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 		}
 		if r.Epoch == r.ID {
 			planned = r
+		}
+		if t.before != nil {
+			t.before(epoch)
 		}
 		if err := t.showAgain(r, epoch, planned, state); err != nil {
 			return err

@@ -1,0 +1,468 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet/bus"
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// What nodes send on a worker goes to those who follow the thread in batches: tokens of a
+// model come a hundred a second, and each batch is a write of whatever keeps the bus.
+const (
+	batchDelay = 50 * time.Millisecond // how long an event waits for others
+	batchBytes = 32 << 10              // from which on a batch does not wait
+
+	busTimeout = 2 * time.Second // of a call of the bus
+	busRest    = time.Second     // after one that failed: meanwhile what nodes send is dropped
+
+	mostHeld = 1000 // batches that wait for what was recorded before them
+)
+
+// sent are the kinds of events that go over a bus.
+const sent = local.Custom | local.Message | local.ToolCalled | local.ToolReturned
+
+var kinds = map[local.Kind]string{local.Custom: "custom", local.Message: "message", local.ToolCalled: "tool_call", local.ToolReturned: "tool_result"}
+
+// batch is what goes over a bus, as JSON. What a version adds, older ones read past.
+type batch struct {
+	Superstep  checkpoint.ID `json:"superstep"`
+	Execution  string        `json:"execution"` // of tasks, by one call of RunTasks
+	Sent       []ofTask      `json:"sent"`
+	size       int
+	readBefore bool // the store was read after it
+}
+
+// ofTask is what an attempt of a task has sent, one after another.
+type ofTask struct {
+	Graph   string        `json:"graph"`
+	Path    []string      `json:"path,omitempty"`
+	Within  []string      `json:"within,omitempty"`
+	Step    int           `json:"step"`
+	Node    string        `json:"node"`
+	Task    int           `json:"task"`
+	Epoch   checkpoint.ID `json:"epoch"`
+	Attempt int           `json:"attempt"`
+	Tags    []string      `json:"tags,omitempty"`
+	Events  []oneEvent    `json:"events"`
+}
+
+type oneEvent struct {
+	Kind  string          `json:"kind"`
+	Type  string          `json:"type,omitempty"` // of the value; else it is any JSON
+	Time  time.Time       `json:"time"`
+	Value json.RawMessage `json:"value"`
+}
+
+// The types of values that arrive as they were sent.
+const (
+	typeChunk   = "chunk"        // chat.Chunk
+	typeStarted = "tool_started" // tool.Started
+	typeEnded   = "tool_ended"   // tool.Ended
+)
+
+type chunk struct {
+	ID        string               `json:"id,omitempty"`
+	Role      chat.Role            `json:"role,omitempty"`
+	Name      string               `json:"name,omitempty"`
+	Text      string               `json:"text,omitempty"`
+	Reasoning string               `json:"reasoning,omitempty"`
+	ToolCalls []chat.ToolCallChunk `json:"tool_calls,omitempty"`
+	Parts     *chat.Message        `json:"parts,omitempty"`
+	Model     string               `json:"model,omitempty"`
+	Finish    chat.FinishReason    `json:"finish,omitempty"`
+	Usage     *chat.Usage          `json:"usage,omitempty"`
+	Metadata  map[string]string    `json:"metadata,omitempty"`
+}
+
+type ended struct {
+	CallID   string          `json:"call_id,omitempty"`
+	Name     string          `json:"name,omitempty"`
+	Content  *chat.Message   `json:"content,omitempty"`
+	Artifact json.RawMessage `json:"artifact,omitempty"`
+	Error    *string         `json:"error,omitempty"`
+	Duration time.Duration   `json:"duration,omitempty"`
+	Recorded bool            `json:"recorded,omitempty"`
+}
+
+// inParts puts parts of a message where JSON can have them.
+func inParts(role chat.Role, parts []chat.Part) *chat.Message {
+	if len(parts) == 0 {
+		return nil
+	}
+	return &chat.Message{Role: cmp.Or(role, chat.RoleAssistant), Parts: parts}
+}
+
+func partsOf(m *chat.Message) []chat.Part {
+	if m == nil {
+		return nil
+	}
+	return m.Parts
+}
+
+// encodeValue returns what a node has sent as JSON, and its type.
+func encodeValue(value any) (typ string, data json.RawMessage, err error) {
+	switch v := value.(type) {
+	case chat.Chunk:
+		typ, value = typeChunk, chunk{v.ID, v.Role, v.Name, v.Text, v.Reasoning, v.ToolCalls, inParts(v.Role, v.Parts), v.Model, v.Finish, v.Usage, v.Metadata}
+	case tool.Started:
+		typ = typeStarted
+	case tool.Ended:
+		e := ended{CallID: v.CallID, Name: v.Name, Content: inParts("", v.Result.Content), Artifact: v.Result.Artifact, Duration: v.Duration, Recorded: v.Recorded}
+		if v.Err != nil {
+			e.Error = new(v.Err.Error())
+		}
+		typ, value = typeEnded, e
+	}
+	data, err = json.Marshal(value)
+	return typ, data, err
+}
+
+// decodeValue is the reverse. What has no type of its own is JSON.
+func decodeValue(typ string, data json.RawMessage) (any, error) {
+	switch typ {
+	case typeChunk:
+		var c chunk
+		err := json.Unmarshal(data, &c)
+		return chat.Chunk{
+			ID: c.ID, Role: c.Role, Name: c.Name, Text: c.Text, Reasoning: c.Reasoning, ToolCalls: c.ToolCalls, Parts: partsOf(c.Parts),
+			Model: c.Model, Finish: c.Finish, Usage: c.Usage, Metadata: c.Metadata,
+		}, err
+	case typeStarted:
+		var s tool.Started
+		err := json.Unmarshal(data, &s)
+		return s, err
+	case typeEnded:
+		var e ended
+		err := json.Unmarshal(data, &e)
+		out := tool.Ended{CallID: e.CallID, Name: e.Name, Result: tool.Result{Content: partsOf(e.Content), Artifact: e.Artifact}, Duration: e.Duration, Recorded: e.Recorded}
+		if e.Error != nil {
+			out.Err = errors.New(*e.Error)
+		}
+		return out, err
+	}
+	return data, nil
+}
+
+func logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.Default()
+	}
+	return l
+}
+
+// publisher publishes what the tasks send that one call of RunTasks runs.
+type publisher struct {
+	w      *Worker
+	ctx    context.Context
+	thread string
+
+	sending sync.Mutex // one batch after another
+
+	mu      sync.Mutex
+	batch   batch
+	timer   *time.Timer // nil: nothing waits
+	unclear bool        // it was said that something can't be told
+}
+
+func (w *Worker) publisher(ctx context.Context, ref Ref) *publisher {
+	return &publisher{
+		w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread,
+		batch: batch{Superstep: checkpoint.ID(ref.Superstep), Execution: rand.Text()},
+	}
+}
+
+func (p *publisher) send(ev *local.Event) {
+	typ, value, err := encodeValue(ev.Value)
+	if err != nil {
+		p.mu.Lock()
+		said := p.unclear
+		p.unclear = true
+		p.mu.Unlock()
+		if !said {
+			logger(p.w.o.Log).LogAttrs(p.ctx, slog.LevelWarn, "fleet: what a node sends is not told elsewhere: it can't be written as JSON",
+				slog.String("thread", p.thread), slog.String("node", ev.Node), slog.Any("error", err))
+		}
+		return
+	}
+	p.mu.Lock()
+	p.batch.add(ev, oneEvent{kinds[ev.Kind], typ, ev.Time, value})
+	full := p.batch.size >= batchBytes
+	if !full && p.timer == nil {
+		p.timer = time.AfterFunc(batchDelay, p.flush)
+	}
+	p.mu.Unlock()
+	if full {
+		p.flush()
+	}
+}
+
+func (b *batch) add(ev *local.Event, one oneEvent) {
+	b.size += len(one.Value) + 100 // about, with what stands around it
+	t := ofTask{ev.Graph, ev.Path, ev.Within, ev.Step, ev.Node, ev.Task, ev.Epoch, ev.Attempt, ev.Tags, nil}
+	if n := len(b.Sent); n == 0 || !b.Sent[n-1].is(&t) {
+		b.Sent = append(b.Sent, t)
+		b.size += 200
+	}
+	last := &b.Sent[len(b.Sent)-1]
+	last.Events = append(last.Events, one)
+}
+
+// is reports whether two are of one attempt of a task, and tagged alike.
+func (t *ofTask) is(o *ofTask) bool {
+	return t.Task == o.Task && t.Epoch == o.Epoch && t.Node == o.Node && t.Attempt == o.Attempt && t.Step == o.Step &&
+		slices.Equal(t.Within, o.Within) && slices.Equal(t.Tags, o.Tags)
+}
+
+// flush publishes what waits.
+func (p *publisher) flush() {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	p.mu.Lock()
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	b := p.batch
+	p.batch.Sent, p.batch.size = nil, 0
+	p.mu.Unlock()
+	if len(b.Sent) > 0 {
+		p.w.publish(p.ctx, p.thread, &b)
+	}
+}
+
+// publish publishes a batch. While the bus is down it is dropped: what tasks come to
+// doesn't wait for who watches them.
+func (w *Worker) publish(ctx context.Context, thread string, b *batch) {
+	until := w.busDown.Load()
+	if until > time.Now().UnixNano() {
+		return
+	}
+	data, err := json.Marshal(b)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, busTimeout)
+		err = w.o.Bus.Publish(ctx, thread, data)
+		cancel()
+	}
+	if err == nil {
+		w.busDown.CompareAndSwap(until, 0)
+		return
+	}
+	if w.busDown.Swap(time.Now().Add(busRest).UnixNano()) == 0 {
+		logger(w.o.Log).LogAttrs(ctx, slog.LevelWarn, "fleet: what nodes send is not told elsewhere until the bus works again", slog.Any("error", err))
+	}
+}
+
+// listener tells a stream what comes over a bus, in order with what was recorded.
+type listener struct {
+	c      *Client
+	thread string
+	f      local.Followed
+	out    *local.Bus
+
+	sub    bus.Subscription // nil: it is still to be made
+	tried  time.Time        // when that failed last
+	failed bool             // it was said that the bus is down
+	held   []batch
+
+	superstep checkpoint.ID          // that the newest batch is of
+	past      map[checkpoint.ID]bool // runs that had supersteps before
+	runs      map[string]string      // execution by task
+	gone      map[[2]string]struct{} // tasks and their executions that were superseded
+}
+
+func (c *Client) listen(ctx context.Context, thread string, f local.Followed) *listener {
+	l := &listener{c: c, thread: thread, f: f, out: f.Bus(), past: map[checkpoint.ID]bool{}}
+	l.begin("")
+	if c.Bus != nil && l.out.Wants&sent != 0 {
+		l.subscribe(ctx)
+	}
+	return l
+}
+
+// subscribe subscribes, unless that has just failed.
+func (l *listener) subscribe(ctx context.Context) {
+	if time.Since(l.tried) < busRest {
+		return
+	}
+	l.tried = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	defer cancel()
+	var err error
+	if l.sub, err = l.c.Bus.Subscribe(ctx, l.thread); err != nil {
+		l.sub = nil
+		l.down(ctx, err)
+	}
+}
+
+// down says once that nothing comes over the bus.
+func (l *listener) down(ctx context.Context, err error) {
+	if !l.failed && !errors.Is(err, context.Canceled) {
+		l.failed = true
+		logger(l.c.Log).LogAttrs(ctx, slog.LevelWarn, "fleet: what nodes send is missing from a stream until the bus works again", slog.String("thread", l.thread), slog.Any("error", err))
+	}
+}
+
+func (l *listener) close() {
+	if l.sub != nil {
+		l.sub.Close()
+	}
+}
+
+// news has something when there may be something to tell.
+func (l *listener) news() <-chan struct{} {
+	if l == nil || l.sub == nil {
+		return nil
+	}
+	return l.sub.News()
+}
+
+// tell tells what was recorded, and what was sent since it was called last. What a task
+// has sent comes before what it wrote, since workers publish it before they record that;
+// and after what the supersteps before wrote.
+func (l *listener) tell(ctx context.Context) error {
+	if l.c.Bus == nil || l.out.Wants&sent == 0 {
+		return l.f.CatchUp(ctx, nil)
+	}
+	if l.sub == nil {
+		l.subscribe(ctx)
+	}
+	for {
+		l.read(ctx)
+		for i := range l.held {
+			l.held[i].readBefore = true
+		}
+		first := true
+		if err := l.f.CatchUp(ctx, func(epoch checkpoint.ID) {
+			if first {
+				l.read(ctx)
+				first = false
+			}
+			l.deliver(func(b *batch) bool { return b.Superstep == epoch })
+		}); err != nil {
+			return err
+		}
+		l.deliver(func(b *batch) bool { return b.readBefore })
+		if len(l.held) == 0 {
+			return nil
+		}
+	}
+}
+
+// read takes what has come over the bus.
+func (l *listener) read(ctx context.Context) {
+	if l.sub == nil || len(l.held) >= mostHeld {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	defer cancel()
+	found, err := l.sub.Read(ctx)
+	if err != nil {
+		l.down(ctx, err)
+		return
+	}
+	l.failed = l.failed && len(found) == 0
+	for _, data := range found {
+		var b batch
+		if err := json.Unmarshal(data, &b); err != nil {
+			l.down(ctx, err)
+			continue
+		}
+		l.held = append(l.held, b)
+	}
+}
+
+// deliver tells of those batches that a function chooses.
+func (l *listener) deliver(which func(*batch) bool) {
+	var rest []batch
+	for i := range l.held {
+		if b := &l.held[i]; which(b) {
+			l.show(b)
+		} else {
+			rest = append(rest, *b)
+		}
+	}
+	l.held = rest
+}
+
+// show tells of a batch. What is of a superstep before the newest, or of an execution of a
+// task after which another has begun, is dropped.
+func (l *listener) show(b *batch) {
+	if run := b.Superstep.Run(); b.Superstep != l.superstep {
+		if run == l.superstep.Run() && b.Superstep < l.superstep || l.past[run] {
+			return
+		}
+		if before := l.superstep.Run(); before != run {
+			l.past[before] = true
+		}
+		l.begin(b.Superstep)
+	}
+	for i := range b.Sent {
+		t := &b.Sent[i]
+		key := t.key()
+		if _, gone := l.gone[[2]string{key, b.Execution}]; gone {
+			continue
+		}
+		if before := l.runs[key]; before != "" && before != b.Execution {
+			l.gone[[2]string{key, before}] = struct{}{}
+			ev := t.event(l.thread)
+			ev.Kind, ev.Time, ev.Err = local.TaskRetried, time.Now(), errAnew
+			l.out.Send(ev)
+		}
+		l.runs[key] = b.Execution
+		for _, one := range t.Events {
+			ev := t.event(l.thread)
+			for kind, name := range kinds {
+				if name == one.Kind {
+					ev.Kind = kind
+				}
+			}
+			value, err := decodeValue(one.Type, one.Value)
+			if err != nil || ev.Kind == 0 { // of a version that is not known here
+				continue
+			}
+			ev.Time, ev.Value = one.Time, value
+			l.out.Send(ev)
+		}
+	}
+}
+
+var errAnew = errors.New("fleet: the task has begun anew on another worker")
+
+// begin begins with a superstep.
+func (l *listener) begin(superstep checkpoint.ID) {
+	l.superstep, l.runs, l.gone = superstep, map[string]string{}, map[[2]string]struct{}{}
+}
+
+// key tells tasks of the graph itself apart: what is inside of them begins anew with them.
+func (t *ofTask) key() string {
+	if len(t.Within) > 0 {
+		return taskOf(t.Within[0])
+	}
+	return taskOf(checkpoint.Segment(t.Node, local.TaskID(t.Epoch, t.Step, t.Task), ""))
+}
+
+// taskOf returns a segment without what tells several graphs of one task apart.
+func taskOf(segment string) string {
+	node, task, _, _ := checkpoint.CutSegment(segment)
+	return strings.Join([]string{node, task}, "\x00")
+}
+
+func (t *ofTask) event(thread string) *local.Event {
+	return &local.Event{
+		Graph: t.Graph, Thread: checkpoint.ThreadID(thread), Path: t.Path, Within: t.Within, Step: t.Step, Node: t.Node,
+		Task: t.Task, Epoch: t.Epoch, Attempt: t.Attempt, Tags: t.Tags,
+	}
+}

@@ -3,7 +3,9 @@ package server_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +20,56 @@ func TestRunsAreDoneByADispatcherInTheProcess(t *testing.T) {
 	dispatchtest.Run(t, dispatchtest.Suite{Begin: func(*testing.T) func(*fleet.Worker) (fleet.Dispatcher, error) {
 		return func(w *fleet.Worker) (fleet.Dispatcher, error) { return fleet.NewLocal(w, fleet.LocalOptions{}) }
 	}})
+}
+
+// Of two servers on a database each has its runs done by the other's worker.
+func TestRunsAreDoneByTheWorkerOfAnotherServer(t *testing.T) {
+	dispatchtest.Run(t, dispatchtest.Suite{Elsewhere: true, Begin: func(*testing.T) func(*fleet.Worker) (fleet.Dispatcher, error) {
+		all := &crossed{}
+		return func(w *fleet.Worker) (fleet.Dispatcher, error) {
+			d, err := fleet.NewLocal(w, fleet.LocalOptions{})
+			return all.add(d), err
+		}
+	}})
+}
+
+// crossed are dispatchers of which each hands its threads to the next one.
+type crossed struct {
+	mu  sync.Mutex
+	all []*fleet.Local
+}
+
+func (c *crossed) add(d *fleet.Local) fleet.Dispatcher {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, d)
+	return &toNext{c, d}
+}
+
+type toNext struct {
+	of  *crossed
+	own *fleet.Local
+}
+
+func (d *toNext) next() *fleet.Local {
+	d.of.mu.Lock()
+	defer d.of.mu.Unlock()
+	return d.of.all[(slices.Index(d.of.all, d.own)+1)%len(d.of.all)]
+}
+
+func (d *toNext) Dispatch(ctx context.Context, ref fleet.Ref) (fleet.Run, error) {
+	return d.next().Dispatch(ctx, ref)
+}
+
+func (d *toNext) Cancel(ctx context.Context, thread string) error {
+	return d.next().Cancel(ctx, thread)
+}
+
+func (d *toNext) Close() error {
+	d.of.mu.Lock()
+	d.of.all = slices.DeleteFunc(d.of.all, func(o *fleet.Local) bool { return o == d.own })
+	d.of.mu.Unlock()
+	return d.own.Close()
 }
 
 func TestADispatcherThatCanNotBeUsedIsRefused(t *testing.T) {

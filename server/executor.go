@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/fleet"
+	"github.com/superstep-dev/superstep/fleet/bus"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -31,6 +32,7 @@ type executor struct {
 	hooks    *hooks
 	draining <-chan struct{}
 	fleet    fleet.Dispatcher // nil: runs are done here
+	bus      bus.Bus          // for the dispatcher's workers
 }
 
 // execute runs a run, sends what happens to its log, and notes what came of it.

@@ -22,7 +22,8 @@ import (
 // one that was asked for a run, or the next if it dies, tells of it and notes how it ends.
 // A dispatcher that is an io.Closer is closed with the server, after [Server.Drain].
 //
-// What is told of a run is what fleet.Stream yields. By default runs are done here, by the
+// What is told of a run is what fleet.Stream yields; what nodes send comes over a bus in the
+// server's database, if that is PostgreSQL, and else from workers of this process. By default runs are done here, by the
 // server that was asked for them or takes them over.
 func Dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) Option {
 	return func(c *config) {
@@ -37,7 +38,7 @@ func Dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) Option {
 }
 
 // dispatch has runs done by a dispatcher.
-func (s *Server) dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) error {
+func (s *Server) dispatch(ctx context.Context, begin func(*fleet.Worker) (fleet.Dispatcher, error)) (err error) {
 	if len(s.names) == 0 {
 		return errors.New("server.Dispatch needs a graph that is served")
 	}
@@ -46,7 +47,13 @@ func (s *Server) dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) e
 		programs = append(programs, fleet.Program{Graph: s.graphs[name].Graph, Version: name})
 	}
 	e := s.dispatcher.executor
-	w, err := fleet.NewWorker(s.store, fleet.Options{Run: e.operation}, programs...)
+	if e.bus, err = s.db.Bus(ctx); err != nil {
+		return err
+	}
+	if c, ok := e.bus.(io.Closer); ok {
+		s.closers = append(s.closers, c)
+	}
+	w, err := fleet.NewWorker(s.store, fleet.Options{Run: e.operation, Bus: e.bus, Log: s.log}, programs...)
 	if err != nil {
 		return err
 	}
@@ -65,7 +72,7 @@ func (s *Server) dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) e
 // client returns what gives threads of a graph to the dispatcher. Those that sleep are
 // woken as all threads of the server are, by a run of their own.
 func (s *executor) client(g *served) *fleet.Client {
-	return &fleet.Client{Dispatcher: s.fleet, Store: s.store, Version: func(string) string { return g.name }, Watched: true}
+	return &fleet.Client{Dispatcher: s.fleet, Store: s.store, Version: func(string) string { return g.name }, Watched: true, Bus: s.bus, Log: s.log}
 }
 
 // stream begins a run of a thread.

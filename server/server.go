@@ -301,7 +301,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	b.feeds.keptIn(b)
 	s.assemble(access, &c)
 	if c.dispatch != nil {
-		err = s.dispatch(c.dispatch)
+		err = s.dispatch(ctx, c.dispatch)
 	}
 	if err == nil {
 		err = s.begin(ctx, b.besideCtx)

@@ -25,6 +25,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/server"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // Suite says what is tested.
@@ -33,7 +34,7 @@ type Suite struct {
 	// their runs themselves.
 	Begin func(t *testing.T) func(*fleet.Worker) (fleet.Dispatcher, error)
 
-	Recorded bool // of runs what is recorded is streamed, and nothing else
+	Elsewhere bool // the course of tasks is not streamed: they run on workers that may be anywhere
 }
 
 // Run runs the suite.
@@ -51,6 +52,7 @@ func Run(t *testing.T, s Suite) {
 		"a thread goes on at an earlier checkpoint":       forked,
 		"a run stops at a breakpoint":                     stopped,
 		"a run is streamed from another server":           elsewhere,
+		"what nodes send is streamed while they work":     sentLive,
 		"a run goes on when its server is closed":         closed,
 		"a graph is made for each run, by another's name": perRun,
 	} {
@@ -147,6 +149,27 @@ func work(t *testing.T, at *gates, extra ...string) *graph.Graph[state] {
 			}
 			s.Done.Add("for " + c.Name)
 			_, err = m.Put(ctx, []string{"seen"}, c.Name, json.RawMessage(`{"well":true}`))
+			return err
+		},
+		"talk": func(ctx context.Context, s *state) error {
+			for _, token := range []string{"Hel", "lo"} {
+				if err := graph.EmitMessage(ctx, chat.Chunk{ID: "m", Text: token}); err != nil {
+					return err
+				}
+			}
+			if err := graph.Emit(ctx, "half way"); err != nil {
+				return err
+			}
+			select {
+			case <-at.at("go"):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			returned, err := graph.EmitToolCall(ctx, tool.Started{CallID: "c", Name: "look", Args: json.RawMessage(`{}`)})
+			if err == nil {
+				err = returned(tool.Ended{CallID: "c", Name: "look", Result: tool.Text("seen")})
+			}
+			s.Messages.Add(chat.Message{ID: "m", Role: chat.RoleAssistant, Parts: []chat.Part{chat.Text{Text: "Hello"}}})
 			return err
 		},
 		"block": func(ctx context.Context, s *state) error {
@@ -305,17 +328,16 @@ func streamed(t *testing.T, s Suite) {
 			for node, wrote := range by {
 				updates = append(updates, fmt.Sprint(node, wrote.Done))
 			}
-		case "custom", "tasks":
-			if s.Recorded {
-				t.Errorf("an event %s, which is not recorded: the documentation says that it is not told", ev.Name)
+		case "tasks":
+			if s.Elsewhere {
+				t.Error("an event of the course of tasks: the documentation says that it is not told")
 			}
 		}
 		names = append(names, ev.Name)
 	}
 	is(t, updates, "begin[begin]", "part[part 1]", "part[part 2]", "part[part 3]", "end[end]")
 	want := map[string]int{"metadata": 1, "checkpoints": 5, "values": 4, "updates": 5, "messages": 1, "custom": 3, "tasks": 10}
-	if s.Recorded {
-		delete(want, "custom")
+	if s.Elsewhere {
 		delete(want, "tasks")
 	}
 	for name, n := range want {
@@ -537,6 +559,39 @@ func elsewhere(t *testing.T, s Suite) {
 	<-at.at("in")
 	go at.open("go")
 	is(t, follow(t, b, thread, run.ID), "begin", "block", "end")
+}
+
+// A node waits until its token was seen by a client of another server than the one that was
+// asked for the run.
+func sentLive(t *testing.T, s Suite) {
+	a, b, _, thread, at := s.two(t)
+	r := do("talk")
+	r.Modes, r.Resumable = []client.Mode{client.ModeMessages, client.ModeCustom, client.ModeTools, client.ModeUpdates}, true
+	run, err := a.Start(t.Context(), thread, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for ev, err := range b.JoinStream(t.Context(), thread, run.ID, client.Join{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Name == "metadata" {
+			continue
+		}
+		for _, what := range map[string][]string{
+			"messages": {"Hel", "lo", "It is done"}, "custom": {"half way"}, "tools": {"on_tool_start", "on_tool_end"}, "updates": {`"talk":`, `"end":`},
+		}[ev.Name] {
+			if strings.Contains(string(ev.Data), what) {
+				told = append(told, ev.Name+" "+what)
+				break
+			}
+		}
+		if ev.Name == "custom" {
+			at.open("go")
+		}
+	}
+	is(t, told, "messages Hel", "messages lo", "custom half way", "tools on_tool_start", "tools on_tool_end", `updates "talk":`, "messages It is done", `updates "end":`)
 }
 
 func closed(t *testing.T, s Suite) {

@@ -3,6 +3,9 @@ package db
 import (
 	"context"
 	"time"
+
+	"github.com/superstep-dev/superstep/fleet/bus"
+	"github.com/superstep-dev/superstep/fleet/bus/postgres"
 )
 
 // now is the database's time in SQL: clocks of instances may differ.
@@ -15,6 +18,15 @@ func (d *DB) now() string {
 
 // Shared reports whether several instances may use the database at once.
 func (d *DB) Shared() bool { return d.pg != nil }
+
+// Bus returns what carries events of runs between those that use the database. It is to be
+// closed before the database, if it is an io.Closer.
+func (d *DB) Bus(ctx context.Context) (bus.Bus, error) {
+	if !d.Shared() {
+		return bus.NewMemory(), nil
+	}
+	return postgres.New(ctx, d.pg.Pool, postgres.Options{Schema: d.pg.Schema})
+}
 
 // Beat says that an instance lives.
 func (d *DB) Beat(ctx context.Context, instance string) error {

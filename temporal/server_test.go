@@ -289,6 +289,9 @@ func work(queue, url, name string) error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	if name == "talks" {
+		return serveTalks(s.c, queue, url)
+	}
 	g, err := graphs[name](store)
 	if err != nil {
 		return err

@@ -153,6 +153,11 @@ func TestADatabaseThatIsNotThereIsRefused(t *testing.T) {
 	}
 }
 
+func BenchmarkBus(b *testing.B) {
+	url := servertest.Postgres(b)
+	bustest.Bench(b, func(b *testing.B) bus.Bus { return open(b, url, "bench") })
+}
+
 func ExampleOpen() {
 	ctx := context.Background()
 	b, err := postgres.Open(ctx, "postgres://fleet@db/fleet")

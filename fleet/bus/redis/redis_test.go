@@ -150,6 +150,11 @@ func TestAClosedBusSaysSo(t *testing.T) {
 	}
 }
 
+func BenchmarkBus(b *testing.B) {
+	url := servertest.Redis(b)
+	bustest.Bench(b, func(b *testing.B) bus.Bus { return open(b, url, "bench:") })
+}
+
 func ExampleOpen() {
 	ctx := context.Background()
 	b, err := redis.Open(ctx, "redis://user:password@localhost:6379/0")

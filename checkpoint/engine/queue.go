@@ -56,12 +56,14 @@ func (q *queue) submit(ctx context.Context, c *Commit) error {
 	q.mu.Lock()
 	q.waiting = append(q.waiting, mine)
 	q.mu.Unlock()
-	for {
+	for lead := q.lead; ; {
 		select {
 		case <-mine.done:
 			return mine.err
-		case q.lead <- struct{}{}:
-			q.run(ctx, mine)
+		case lead <- struct{}{}:
+			if !q.run(ctx, mine) {
+				lead = nil // somebody else commits it: there is nothing to lead for
+			}
 			<-q.lead
 		case <-ctx.Done():
 			q.withdraw(mine)
@@ -89,15 +91,16 @@ func (q *queue) withdraw(w *waiting) {
 // maxBatch is how many commits are made together at most.
 const maxBatch = 128
 
-// run commits what waits, mine among it if nobody else has.
-func (q *queue) run(ctx context.Context, mine *waiting) {
+// run commits what waits, mine among it if nobody else has. It reports whether anything
+// waited.
+func (q *queue) run(ctx context.Context, mine *waiting) bool {
 	q.mu.Lock()
 	n := min(len(q.waiting), maxBatch)
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	q.mu.Unlock()
 	if len(batch) == 0 {
-		return
+		return false
 	}
 	if len(batch) > 1 || batch[0] != mine {
 		ctx = context.WithoutCancel(ctx) // the others' writes are no matter of this one's
@@ -116,4 +119,5 @@ func (q *queue) run(ctx context.Context, mine *waiting) {
 		}
 		close(w.done)
 	}
+	return true
 }

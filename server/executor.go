@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/fleet/bus"
@@ -56,6 +57,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	}
 	defer line.end()
 	live := newLive(line)
+	used := new(runUsage)
 	var assistant *db.Assistant
 	var g *served
 	if err == nil {
@@ -75,7 +77,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		}
 	}
 	if why := a.stopped(); err != nil || why != stopNone {
-		return s.conclude(keep, run, &b, g, line, live, err, why)
+		return s.conclude(keep, run, &b, g, line, live, used, err, why)
 	}
 	// The run goes on where it was when its process ended, if it had begun.
 	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
@@ -97,6 +99,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		}
 	}
 	events := 0
+	ctx = calls.Heard(ctx, used.add)
 	for queue := resumed; err == nil; {
 		var seq iter.Seq2[graph.Event, error]
 		modes := line.wants(enc.wants() | live.wants())
@@ -142,7 +145,7 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		}
 		return fmt.Errorf("it goes on: %w", err)
 	}
-	return s.conclude(keep, run, &b, g, line, live, err, why, enc)
+	return s.conclude(keep, run, &b, g, line, live, used, err, why, enc)
 }
 
 // maxAttempts is how often a run is begun again because the database failed.
@@ -350,7 +353,7 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 }
 
 // conclude notes what came of a run, and tells of it.
-func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, line *line, live *live, failure error, why stop, enc ...*encoder) error {
+func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, line *line, live *live, counted *runUsage, failure error, why stop, enc ...*encoder) error {
 	if why == stopRollback {
 		if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds {
 			return db.ErrTaken
@@ -426,7 +429,16 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	if _, refused := errors.AsType[*graph.AnswerError](failure); refused {
 		settle = settled(snap, nil) // the thread waits as it did
 	}
-	ended := func(r *db.Run) { r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now() }
+	used, cost, err := s.usageOf(ctx, run, counted)
+	if db.Outage(err) {
+		return err
+	}
+	if err != nil { // what the run came to stands for all that
+		s.log.LogAttrs(ctx, slog.LevelWarn, "server: what the models of a run used can't be read", slog.String("run", run.ID), slog.String("thread", run.ThreadID), slog.Any("error", err))
+	}
+	ended := func(r *db.Run) {
+		r.Status, r.Error, r.UpdatedAt, r.EndedAt, r.Usage, r.Cost = status, told, now(), now(), used, cost
+	}
 	ended(run)
 	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits}
 	var remove time.Time

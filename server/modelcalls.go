@@ -8,6 +8,7 @@ import (
 	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
 // AskAgain lets those who may start runs on a thread ask the model of a recorded call once
@@ -34,7 +35,7 @@ type shownCall struct {
 	Took       float64           `json:"took"`        // seconds
 	FirstToken *float64          `json:"first_token"` // seconds
 	Finish     chat.FinishReason `json:"finish"`
-	Usage      *shownUsage       `json:"usage"`
+	Usage      *db.Usage         `json:"usage"`
 	Cost       *float64          `json:"cost"` // null: the price isn't known
 	Cached     bool              `json:"cached"`
 	Error      *string           `json:"error"`
@@ -42,14 +43,6 @@ type shownCall struct {
 
 	Request *model.Request `json:"request,omitempty"`
 	Answer  *chat.Message  `json:"answer,omitempty"`
-}
-
-type shownUsage struct {
-	Input      int `json:"input_tokens"`
-	Output     int `json:"output_tokens"`
-	CacheRead  int `json:"cache_read_tokens"`
-	CacheWrite int `json:"cache_write_tokens"`
-	Reasoning  int `json:"reasoning_tokens"`
 }
 
 func callShown(c *calls.Call, prices map[string]model.Prices) shownCall {
@@ -71,7 +64,7 @@ func callShown(c *calls.Call, prices map[string]model.Prices) shownCall {
 		out.Error = &c.Error
 	}
 	if u := c.Usage; u != nil {
-		out.Usage = &shownUsage{u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning}
+		out.Usage = new(db.Usage(*u))
 		if p, ok := prices[c.Model]; ok {
 			out.Cost = new(p.Cost(*u))
 		}

@@ -21,6 +21,8 @@ type runFilter struct {
 	Error         string     `json:"error"`
 	CreatedAfter  *time.Time `json:"created_after"`
 	CreatedBefore *time.Time `json:"created_before"`
+	MinTokens     int64      `json:"min_tokens"`
+	MinCost       float64    `json:"min_cost"`
 }
 
 type runSearch struct {
@@ -43,6 +45,8 @@ type runFound struct {
 	StartedAt instant      `json:"run_started_at,omitzero"`
 	EndedAt   instant      `json:"run_ended_at,omitzero"`
 	Error     *db.RunError `json:"error,omitempty"`
+	Usage     *db.Usage    `json:"usage,omitempty"`
+	Cost      *float64     `json:"cost,omitempty"`
 }
 
 // figuresShown are what the runs of a time came to.
@@ -52,6 +56,9 @@ type figuresShown struct {
 	Errors int      `json:"errors"`
 	P50    *float64 `json:"p50"`
 	P95    *float64 `json:"p95"`
+	Input  *int64   `json:"input_tokens"`
+	Output *int64   `json:"output_tokens"`
+	Cost   *float64 `json:"cost"`
 }
 
 var runStatuses = []string{db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}
@@ -82,8 +89,11 @@ func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine F
 	if err != nil {
 		return f, mine, err
 	}
+	if q.MinTokens < 0 || q.MinCost < 0 {
+		return f, mine, invalid("min_tokens and min_cost must not be negative")
+	}
 	mine, err = s.access.ask(ctx, &Action{Resource: Runs, Verb: Search, ID: q.ThreadID})
-	f = db.RunFilter{Statuses: q.Status, Graph: q.GraphID, Assistant: q.AssistantID, User: q.UserID, Thread: q.ThreadID, Error: q.Error, ThreadOwner: mine.owner()}
+	f = db.RunFilter{Statuses: q.Status, Graph: q.GraphID, Assistant: q.AssistantID, User: q.UserID, Thread: q.ThreadID, Error: q.Error, ThreadOwner: mine.owner(), MinTokens: q.MinTokens, MinCost: q.MinCost}
 	if q.CreatedAfter != nil {
 		f.From = *q.CreatedAfter
 	}
@@ -121,7 +131,7 @@ func (s *runs) searchRuns(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := make([]runFound, len(found))
 	for i, run := range found {
-		out[i] = runFound{runView(run), textOf(objectOf(run.Metadata)["graph_id"]), run.Owner, instant(run.StartedAt), instant(run.EndedAt), run.Error}
+		out[i] = runFound{runView(run), textOf(objectOf(run.Metadata)["graph_id"]), run.Owner, instant(run.StartedAt), instant(run.EndedAt), run.Error, run.Usage, run.Cost}
 	}
 	return writeSelected(w, out, q.Select)
 }
@@ -157,7 +167,7 @@ func (s *runs) showFigures(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := make([]figuresShown, len(figures))
 	for i, f := range figures {
-		out[i] = figuresShown{instant(f.From), f.Runs, f.Failed, seconds(f.P50), seconds(f.P95)}
+		out[i] = figuresShown{instant(f.From), f.Runs, f.Failed, seconds(f.P50), seconds(f.P95), f.Input, f.Output, f.Cost}
 	}
 	return write(w, out)
 }

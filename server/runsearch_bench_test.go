@@ -57,8 +57,8 @@ func benchmarkRuns(b *testing.B, runs int, data, driver, path, schema string) {
 			'{"thread_id":"' || {thread} || '",{at},"metadata":{"graph_id":"g' || (t / 10 % 5) || '","owner":"u' || (t / 10 % 1000) || '"},"config":{},"status":"idle"}' FROM n`,
 		`WITH RECURSIVE n(i) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {runs}),
 			r AS (SELECT i, i * 7919 % {threads} AS t, {from} + i * {step} AS at, CASE WHEN i % 20 = 3 THEN 'error' WHEN i % 50 = 7 THEN 'interrupted' ELSE 'success' END AS status, 'model: the provider answered 529, try again in ' || i || ' seconds' AS error FROM n)
-		INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, graph, thread_owner, error, began, ended, data)
-		SELECT {id}, {thread}, 'a' || (t / 10 % 50), status, at, at, at, '', 'u' || (t / 10 % 1000), 'g' || (t / 10 % 5), 'u' || (t / 10 % 1000), CASE WHEN status = 'error' THEN error ELSE '' END, at, at + i * 7919 % 60000000,
+		INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, graph, thread_owner, error, began, ended, tokens_in, tokens_out, cost, data)
+		SELECT {id}, {thread}, 'a' || (t / 10 % 50), status, at, at, at, '', 'u' || (t / 10 % 1000), 'g' || (t / 10 % 5), 'u' || (t / 10 % 1000), CASE WHEN status = 'error' THEN error ELSE '' END, at, at + i * 7919 % 60000000, i % 3000, i % 300, (i % 1000) / 1000.0,
 			'{"run_id":"' || {id} || '","thread_id":"' || {thread} || '","assistant_id":"a' || (t / 10 % 50) || '",{at},"status":"' || status || '","metadata":{"graph_id":"g' || (t / 10 % 5) || '"},"kwargs":{"input":"{input}"},"multitask_strategy":"enqueue"' ||
 			CASE WHEN status = 'error' THEN ',"error":{"error":"Error","message":"' || error || '"}' ELSE '' END || '}' FROM r`,
 		"VACUUM ANALYZE @superstep_runs", // as PostgreSQL does by itself
@@ -92,6 +92,9 @@ func benchmarkRuns(b *testing.B, runs int, data, driver, path, schema string) {
 		{"search/a user", "/runs/search", `{"limit":50,"user_id":"u7"}`, everybody},
 		{"search/a user of an assistant", "/runs/search", `{"limit":50,"user_id":"u7","assistant_id":"a8"}`, everybody},
 		{"search/the last of a graph", "/runs/search", `{"limit":50,"graph_id":"g2","cursor":"` + fill.Replace("{from}") + `.x"}`, everybody},
+		{"search/what cost much", "/runs/search", `{"limit":50,"min_cost":0.99}`, everybody},
+		{"search/what cost more than anything did", "/runs/search", `{"limit":50,"min_cost":2,"graph_id":"g2"}`, everybody},
+		{"search/tokens of an owner that nothing used", "/runs/search", `{"limit":50,"min_tokens":100000}`, owners},
 		{"search/figures of a week", "/runs/figures", `{"bucket_seconds":86400,"created_after":"` + time.Now().AddDate(0, 0, -7).UTC().Format(time.RFC3339) + `"}`, everybody},
 		{"search/figures of all", "/runs/figures", `{"bucket_seconds":86400}`, everybody},
 	} {

@@ -112,6 +112,14 @@ func Redact(f func(ctx context.Context, c *Call) bool) graph.SubgraphOption {
 	return graph.UseDeps(policy{redact: f, off: f == nil})
 }
 
+type heardKey struct{}
+
+// Heard returns a context for runs of graphs in this process: heard is given each call that is
+// recorded there, maybe by several goroutines at once, and must not alter it.
+func Heard(ctx context.Context, heard func(*Call)) context.Context {
+	return context.WithValue(ctx, heardKey{}, heard)
+}
+
 // Off has no calls recorded.
 func Off() graph.SubgraphOption { return graph.UseDeps(policy{off: true}) }
 
@@ -147,7 +155,12 @@ func (p policy) record(ctx context.Context, made model.Call) error {
 	if err != nil {
 		return fmt.Errorf("recording a call of a model: %w", err)
 	}
-	if err := note.Add(ctx, n); err != nil && !errors.Is(err, graph.ErrLate) && !errors.Is(err, graph.ErrNotInNode) {
+	switch err := note.Add(ctx, n); {
+	case err == nil:
+		if heard, ok := ctx.Value(heardKey{}).(func(*Call)); ok {
+			heard(c)
+		}
+	case !errors.Is(err, graph.ErrLate) && !errors.Is(err, graph.ErrNotInNode):
 		return err
 	}
 	return nil
@@ -241,6 +254,8 @@ type Query struct {
 	ID        string // the one with this ID alone
 	Before    string // only those made before the one with this ID
 	Limit     int    // at most that many; 0: all
+
+	Since time.Time // only those that ended then or later, to the millisecond: earlier checkpoints aren't read
 }
 
 // List yields the calls that were made on a thread, the newest first, on all of its branches
@@ -248,7 +263,7 @@ type Query struct {
 // that have them when the thread is pruned. An error is yielded once, as the last pair.
 func List(ctx context.Context, store checkpoint.Store, thread string, q Query) iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
-		for e, err := range note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: Kind, ID: q.ID, Before: q.Before, Limit: q.Limit}) {
+		for e, err := range note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: Kind, ID: q.ID, Before: q.Before, Limit: q.Limit, Since: q.Since}) {
 			var c *Call
 			if err == nil {
 				c, err = read(&e)

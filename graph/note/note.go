@@ -81,6 +81,8 @@ type Query struct {
 	ID     string // the one with this ID alone
 	Before string // only those made before the one with this ID
 	Limit  int    // at most that many; 0: all
+
+	Since time.Time // only those made then or later, to the millisecond: earlier checkpoints aren't read
 }
 
 // Entry is a [Note] as it was stored.
@@ -141,7 +143,7 @@ func List(ctx context.Context, store checkpoint.Store, log checkpoint.Log, q Que
 				yield(Entry{}, &local.CheckpointError{Thread: log.Thread, Op: "load", Err: err})
 				return
 			}
-			if q.Kind != "" && e.Kind != q.Kind || q.ID != "" && e.ID != q.ID || q.Before != "" && e.ID >= q.Before {
+			if !q.Since.IsZero() && e.At().Before(q.Since.Truncate(time.Millisecond)) || q.Kind != "" && e.Kind != q.Kind || q.ID != "" && e.ID != q.ID || q.Before != "" && e.ID >= q.Before {
 				continue
 			}
 			if n++; !yield(e, nil) || n == q.Limit || q.ID != "" {
@@ -246,9 +248,12 @@ func noters(ctx context.Context, store checkpoint.Store, log, root checkpoint.Lo
 	if log != root {
 		logs = append(logs, root)
 	}
-	var since time.Time
+	since := q.Since
 	if q.ID != "" {
-		since = (&Entry{ID: q.ID}).At().Add(-time.Second) // the clock may have been set
+		since = (&Entry{ID: q.ID}).At()
+	}
+	if !since.IsZero() {
+		since = since.Add(-time.Second) // the clock may have been set
 	}
 	heads = map[checkpoint.Branch]*checkpoint.Record{}
 	for _, l := range logs {
@@ -258,6 +263,9 @@ func noters(ctx context.Context, store checkpoint.Store, log, root checkpoint.Lo
 			}
 			if l == root && heads[r.Branch] == nil {
 				heads[r.Branch] = r
+			}
+			if !q.Since.IsZero() && r.CreatedAt.Before(since) { // of what comes now, the head of the thread was the first
+				break
 			}
 			if local.HasNotes(r) && !r.CreatedAt.Before(since) {
 				records = append(records, r)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -177,6 +178,45 @@ func TestANoteThatCannotBeStoredIsAnError(t *testing.T) {
 		}
 		if n != 1 {
 			t.Errorf("%q: yielded %d times", want, n)
+		}
+	}
+}
+
+// Since leaves out what was noted before, also beside a log that has not moved on.
+func TestNotesSinceATimeAreThoseMadeThenOrLater(t *testing.T) {
+	store := checkpoint.NewMemory()
+	fails := false
+	th := noting(t, store, func(ctx context.Context, s *noteState) error {
+		s.N++
+		if err := note.Add(ctx, note.Note{Kind: "k"}); err != nil || !fails {
+			return err
+		}
+		return errors.New("no")
+	})
+	for n := range 20 {
+		fails = n%5 == 4
+		_, err := th.Invoke(t.Context(), graph.Requests[noteState]{}.Input(func(*noteState) error { return nil }))
+		if (err != nil) != fails {
+			t.Fatal(err)
+		}
+	}
+	read := func(since time.Time) (at []time.Time) {
+		for e, err := range note.List(t.Context(), store, checkpoint.Log{Thread: "t"}, note.Query{Since: since}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = append(at, e.At())
+		}
+		return at
+	}
+	all := read(time.Time{})
+	if len(all) != 20 {
+		t.Fatalf("there are %d", len(all))
+	}
+	for _, since := range append(all, all[19].Add(-time.Hour), all[0].Add(time.Millisecond), all[0].Add(time.Hour)) {
+		want := slices.DeleteFunc(slices.Clone(all), func(at time.Time) bool { return at.Before(since) })
+		if got := read(since.Add(time.Millisecond - 1)); !slices.Equal(got, want) {
+			t.Errorf("since %v: %v, not %v", since, got, want)
 		}
 	}
 }

@@ -159,6 +159,7 @@ func RunTasks(ctx context.Context, prog *Program, o *Options, epoch checkpoint.I
 			if o.Recording != nil {
 				o.Recording()
 			}
+			s.addNotes(w, false)
 			if err := s.saver.write(ctx, w); err != nil {
 				return err
 			}

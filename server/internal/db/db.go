@@ -143,7 +143,7 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // Of a thread's feed, first is the number with which it begins, next that of the
 // next event, and wanted when somebody followed it last. Labels of threads are those of
 // their metadata, see [Labels]. A run's owner is who started it; its graph, the owner of
-// its thread, its error, and when it began and ended, are for searches.
+// its thread, its error, when it began and ended, and what its models used, are for searches.
 var migrations = []string{`
 	CREATE TABLE @superstep_assistants (
 		id text PRIMARY KEY,
@@ -305,6 +305,13 @@ var migrations = []string{`
 	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id);
 	CREATE INDEX superstep_runs_thread_owner ON @superstep_runs (thread_owner, created, id);
 	CREATE INDEX superstep_runs_amiss ON @superstep_runs (created, id, status, graph, assistant, owner, thread_owner, error) WHERE status <> 'success';
+	`, `
+	ALTER TABLE @superstep_runs ADD COLUMN tokens_in bigint;
+	ALTER TABLE @superstep_runs ADD COLUMN tokens_out bigint;
+	ALTER TABLE @superstep_runs ADD COLUMN cost double precision;
+	DROP INDEX @superstep_runs_created;
+	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id, status, began, ended, tokens_in, tokens_out, cost);
+	CREATE INDEX superstep_runs_spent ON @superstep_runs (created, id, tokens_in, tokens_out, cost, status, graph, assistant, owner, thread_owner) WHERE tokens_in + tokens_out > 0;
 	`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a

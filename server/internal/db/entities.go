@@ -429,11 +429,25 @@ type Run struct {
 	StartedAt time.Time `json:"run_started_at,omitzero"`
 	EndedAt   time.Time `json:"run_ended_at,omitzero"`
 
+	// Usage is what the models used that the run called, and Cost what that cost; nil: it
+	// isn't known.
+	Usage *Usage   `json:"usage,omitempty"`
+	Cost  *float64 `json:"cost,omitempty"`
+
 	// Holder is the instance that runs it, where AddRun and OpenRuns say so.
 	Holder string `json:"-"`
 
 	// Owner is the ID of the user who started it, where FindRuns says so.
 	Owner string `json:"-"`
+}
+
+// Usage counts the tokens of calls of models: it is chat.Usage, as clients see it.
+type Usage struct {
+	Input      int `json:"input_tokens"`
+	Output     int `json:"output_tokens"`
+	CacheRead  int `json:"cache_read_tokens"`
+	CacheWrite int `json:"cache_write_tokens"`
+	Reasoning  int `json:"reasoning_tokens"`
 }
 
 // Ended reports whether the run is over.
@@ -613,8 +627,15 @@ func (d *DB) putRunIf(ctx context.Context, e execer, r *Run, where string, args 
 	if err != nil {
 		return 0, err
 	}
-	return d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, error = ?, began = ?, ended = ?, data = ? WHERE id = ?`+where,
-		append([]any{r.Status, r.UpdatedAt.UnixMicro(), r.Error.folded(), micros(r.StartedAt), micros(r.EndedAt), data, r.ID}, args...)...)
+	var in, out, cost any
+	if r.Usage != nil {
+		in, out = r.Usage.Input, r.Usage.Output
+	}
+	if r.Cost != nil {
+		cost = *r.Cost
+	}
+	return d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, error = ?, began = ?, ended = ?, tokens_in = ?, tokens_out = ?, cost = ?, data = ? WHERE id = ?`+where,
+		append([]any{r.Status, r.UpdatedAt.UnixMicro(), r.Error.folded(), micros(r.StartedAt), micros(r.EndedAt), in, out, cost, data, r.ID}, args...)...)
 }
 
 // both reads a thread and a run of it and locks them, in that order. It checks the run's

@@ -22,6 +22,11 @@ type RunFilter struct {
 	Error                  string    // a part of what the error says, in any case
 	From, Until            time.Time // when the run was created; Until is excluded
 
+	// MinTokens and MinCost select runs whose models are known to have used as much;
+	// 0 or less is all runs.
+	MinTokens int64
+	MinCost   float64
+
 	// ThreadOwner owns the threads. It selects some that are not the owner's as well, as
 	// that of [ThreadFilter] does.
 	ThreadOwner string
@@ -56,14 +61,15 @@ func (t *Thread) owner() string {
 // SQLite doesn't know how many rows have a value. So only one of the columns with an index
 // is compared in a way that has the index used, the others in one that PostgreSQL alone
 // recognises. Runs that have not succeeded are few: their index goes first, and has all
-// these columns.
+// these columns, as that of runs whose models used something has.
 func (f *RunFilter) conditions() (where string, args []any, owned bool) {
 	where = `1 = 1`
 	add := func(condition string, values ...any) {
 		where, args = where+` AND `+condition, append(args, values...)
 	}
 	amiss := f.Error != "" || len(f.Statuses) > 0 && !slices.Contains(f.Statuses, Success)
-	owned = f.ThreadOwner != "" && f.Thread == "" && !amiss
+	spent := f.MinTokens > 0 || f.MinCost > 0
+	owned = f.ThreadOwner != "" && f.Thread == "" && !amiss && !spent
 	if f.ThreadOwner != "" && !owned {
 		add(`NOT (thread_owner <> ? AND thread_owner <> '')`, f.ThreadOwner)
 	}
@@ -71,7 +77,7 @@ func (f *RunFilter) conditions() (where string, args []any, owned bool) {
 	for _, c := range []struct{ column, value string }{{"thread", f.Thread}, {"owner", f.User}, {"assistant", f.Assistant}, {"graph", f.Graph}} {
 		switch {
 		case c.value == "":
-		case indexed || amiss && c.column != "thread":
+		case indexed || (amiss || spent) && c.column != "thread":
 			add(`NOT `+c.column+` <> ?`, c.value)
 		default:
 			indexed = true
@@ -80,6 +86,15 @@ func (f *RunFilter) conditions() (where string, args []any, owned bool) {
 	}
 	if amiss {
 		add(`status <> 'success'`)
+	}
+	if spent {
+		add(`tokens_in + tokens_out > 0`)
+	}
+	if f.MinTokens > 0 {
+		add(`tokens_in + tokens_out >= ?`, f.MinTokens)
+	}
+	if f.MinCost > 0 {
+		add(`cost >= ?`, f.MinCost)
 	}
 	if n := len(f.Statuses); n > 0 {
 		add(`status IN (?`+strings.Repeat(`, ?`, n-1)+`)`, anys(f.Statuses)...)
@@ -213,6 +228,11 @@ type RunFigures struct {
 	// three digits; negative if none has.
 	P50, P95 time.Duration
 
+	// Input and Output are the tokens, and Cost what they cost, of those runs of which it is
+	// known; nil if it is of none.
+	Input, Output *int64
+	Cost          *float64
+
 	took map[int64]int // runs, by microseconds
 }
 
@@ -229,9 +249,10 @@ func (d *DB) RunFigures(ctx context.Context, f RunFilter, width time.Duration, m
 	}
 	// Of a million rows each column counts.
 	var created int64
-	var took sql.NullInt64
+	var took, in, out sql.NullInt64
+	var cost sql.NullFloat64
 	var status, thread, data sql.RawBytes
-	columns, into := `created, status, ended - began`, []any{&created, &status, &took}
+	columns, into := `created, status, ended - began, tokens_in, tokens_out, cost`, []any{&created, &status, &took, &in, &out, &cost}
 	if accepts != nil {
 		columns, into = columns+`, thread, (SELECT t.data FROM @superstep_server_threads t WHERE t.id = r.thread)`, append(into, &thread, &data)
 	}
@@ -272,14 +293,29 @@ func (d *DB) RunFigures(ctx context.Context, f RunFilter, width time.Duration, m
 		if took.Valid {
 			p.took[rounded(took.Int64)]++
 		}
+		if in.Valid {
+			p.Input, p.Output = plus(p.Input, in.Int64), plus(p.Output, out.Int64)
+		}
+		if cost.Valid {
+			p.Cost = plus(p.Cost, cost.Float64)
+		}
 	}
-	out := []*RunFigures{}
+	all := []*RunFigures{}
 	for _, n := range slices.Sorted(maps.Keys(parts)) {
 		p := parts[n]
 		p.P50, p.P95 = percentile(p.took, 50), percentile(p.took, 95)
-		out = append(out, p)
+		all = append(all, p)
 	}
-	return out, rows.Err()
+	return all, rows.Err()
+}
+
+// plus adds to a sum, which is nil as long as nothing was added.
+func plus[T int64 | float64](sum *T, v T) *T {
+	if sum == nil {
+		sum = new(T)
+	}
+	*sum += v
+	return sum
 }
 
 // rounded returns a number with three digits.

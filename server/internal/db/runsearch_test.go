@@ -63,7 +63,13 @@ func searched(t *testing.T, d *DB) {
 			if run.Ended() {
 				run.EndedAt = run.StartedAt.Add(time.Duration(r.IntN(5000)) * time.Millisecond)
 			}
-			one.Status, one.Error, one.StartedAt, one.EndedAt = run.Status, run.Error, run.StartedAt, run.EndedAt
+			if run.Ended() && r.IntN(3) > 0 { // else it was before that was noted
+				run.Usage = &Usage{Input: r.IntN(3) * 1000, Output: r.IntN(3) * 100}
+				if r.IntN(3) > 0 {
+					run.Cost = new(float64(run.Usage.Input+run.Usage.Output) / 1024)
+				}
+			}
+			one.Status, one.Error, one.StartedAt, one.EndedAt, one.Usage, one.Cost = run.Status, run.Error, run.StartedAt, run.EndedAt, run.Usage, run.Cost
 			return nil
 		})
 		if err != nil {
@@ -115,11 +121,17 @@ func searched(t *testing.T, d *DB) {
 		if r.IntN(3) == 0 {
 			f.Until = began.Add(time.Duration(r.IntN(100)) * time.Second)
 		}
+		if r.IntN(4) == 0 {
+			f.MinTokens = int64(r.IntN(3) * 1000)
+		}
+		if r.IntN(4) == 0 {
+			f.MinCost = float64(r.IntN(3))
+		}
 		mine := func(th *Thread) bool {
 			return f.ThreadOwner == "" || strings.Contains(string(th.Metadata), `"`+f.ThreadOwner+`"`)
 		}
 		var want []string
-		runs, failed := 0, 0
+		runs, failed, tokens, cost := 0, 0, int64(0), 0.0
 		for _, one := range all {
 			text := ""
 			if one.Error != nil {
@@ -130,8 +142,19 @@ func searched(t *testing.T, d *DB) {
 				!f.From.IsZero() && one.at < f.From.UnixMicro() || !f.Until.IsZero() && one.at >= f.Until.UnixMicro() || !mine(one.thread) || one.ThreadID == "t4" {
 				continue
 			}
+			used := int64(0)
+			if one.Usage != nil {
+				used = int64(one.Usage.Input + one.Usage.Output)
+			}
+			if used < f.MinTokens || f.MinCost > 0 && (one.Cost == nil || *one.Cost < f.MinCost) {
+				continue
+			}
 			want = append(want, one.ID)
 			runs++
+			tokens += used
+			if one.Cost != nil {
+				cost += *one.Cost
+			}
 			if one.Status == Failed || one.Status == Timeout {
 				failed++
 			}
@@ -161,12 +184,18 @@ func searched(t *testing.T, d *DB) {
 		}
 		for n, p := range parts {
 			runs, failed = runs-p.Runs, failed-p.Failed
+			if p.Input != nil {
+				tokens -= *p.Input + *p.Output
+			}
+			if p.Cost != nil {
+				cost -= *p.Cost
+			}
 			if n > 0 && !parts[n-1].From.Before(p.From) || p.From.UnixMilli()%7000 != 0 || p.P50 > p.P95 {
 				t.Errorf("%d: figures are %+v", i, p)
 			}
 		}
-		if runs != 0 || failed != 0 {
-			t.Errorf("%d: %+v: of %d runs the figures lack %d, and %d that failed", i, f, len(want), runs, failed)
+		if runs != 0 || failed != 0 || tokens != 0 || cost != 0 {
+			t.Errorf("%d: %+v: of %d runs the figures lack %d, and %d that failed, %d tokens, and %v of the cost", i, f, len(want), runs, failed, tokens, cost)
 		}
 	}
 	if found < 1000 {

@@ -221,11 +221,12 @@ func operations() map[string]operation {
 		"searchRuns": {
 			summary: "Find runs of all threads, newest first", about: "Superstep's own. A run without a thread is found while it lasts.", in: ref("RunSearch", ""), inputs: []example{
 				{"failed", `{"status": ["error", "timeout"], "graph_id": "trip", "error": "overloaded", "created_after": "2026-01-01T00:00:00Z"}`},
+				{"dear", `{"min_cost": 0.5, "limit": 5}`},
 				{"newest", `{"limit": 5}`},
 			}, out: answer{schema: list("", ref("RunFound", "")), cursor: true},
 		},
 		"getFigures": {
-			summary: "Count runs of all threads over time, and how long they took", about: "Superstep's own.", in: ref("RunFigures", ""),
+			summary: "Count runs of all threads over time, how long they took and what their models used", about: "Superstep's own.", in: ref("RunFigures", ""),
 			inputs: one(`{"bucket_seconds": 3600, "created_after": "2026-01-01T00:00:00Z", "graph_id": "trip"}`),
 			out: answer{about: "For each time in which runs were created, in order.", schema: list("", record("",
 				member{"from!", at("When the time begins.")},
@@ -233,6 +234,9 @@ func operations() map[string]operation {
 				member{"errors!", whole("Those that failed or took too long.")},
 				member{"p50!", nullable(fraction("Seconds from the beginning to the end, which half of those that have ended are at or below, to three digits; null if none has."))},
 				member{"p95!", nullable(fraction("The same of 95 in 100."))},
+				member{"input_tokens!", nullable(whole("What the models used of those runs of which it is known; null if it is of none."))},
+				member{"output_tokens!", nullable(whole("The same."))},
+				member{"cost!", nullable(fraction("In dollars, of those runs of which it is known; null if it is of none."))},
 			))},
 		},
 		"cancelRuns": {

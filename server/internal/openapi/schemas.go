@@ -160,13 +160,7 @@ func schemas() map[string]*jsonschema.Schema {
 			member{"took!", fraction("Seconds.")},
 			member{"first_token!", nullable(fraction("Seconds until the first token; null if it wasn't streamed."))},
 			member{"finish!", text("Why the answer ended: stop, tool_calls, length, content_filter or what else the provider says.")},
-			member{"usage!", nullable(record("Null if the provider doesn't say.",
-				member{"input_tokens!", whole("")},
-				member{"output_tokens!", whole("")},
-				member{"cache_read_tokens!", whole("Of the input.")},
-				member{"cache_write_tokens!", whole("Of the input.")},
-				member{"reasoning_tokens!", whole("Of the output.")},
-			))},
+			member{"usage!", nullable(modelUsage("Null if the provider doesn't say."))},
 			member{"cost!", nullable(fraction("Dollars, by the prices that this version knows; null if it doesn't know that model's."))},
 			member{"cached!", yesno("The answer came from a cache.")},
 			member{"error!", nullable(text("Why there is no answer."))},
@@ -197,6 +191,8 @@ func schemas() map[string]*jsonschema.Schema {
 			member{"run_started_at", at("When it began to work.")},
 			member{"run_ended_at", at("")},
 			member{"error", record("Why it failed.", member{"error!", text("The name of the error.")}, member{"message!", text("")})},
+			member{"usage", modelUsage("What the models used that it called, once it has ended. Missing if that isn't known, as of runs of versions that didn't note it.")},
+			member{"cost", fraction("In dollars, by the prices that this version knows. Missing if one of the models has no price there, or doesn't say what it used.")},
 		)...),
 		"RunSearch": record("Which runs; what is left out selects all.", append(runFilter(),
 			member{"limit", whole("The default is 10, the greatest 1000.")},
@@ -292,6 +288,17 @@ func run() []member {
 	}
 }
 
+// modelUsage counts tokens.
+func modelUsage(about string) *jsonschema.Schema {
+	return record(about,
+		member{"input_tokens!", whole("")},
+		member{"output_tokens!", whole("")},
+		member{"cache_read_tokens!", whole("Of the input.")},
+		member{"cache_write_tokens!", whole("Of the input.")},
+		member{"reasoning_tokens!", whole("Of the output.")},
+	)
+}
+
 // runFilter are the members that select runs of any thread.
 func runFilter() []member {
 	return []member{
@@ -303,6 +310,8 @@ func runFilter() []member {
 		{"error", text("A part of the error, in any case. Of a long one, the beginning is searched.")},
 		{"created_after", nullable(at("Then, or later."))},
 		{"created_before", nullable(at("Earlier."))},
+		{"min_tokens", whole("Whose models are known to have used so many tokens at least, of requests and answers.")},
+		{"min_cost", fraction("Which are known to have cost so many dollars at least.")},
 	}
 }
 

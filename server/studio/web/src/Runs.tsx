@@ -1,10 +1,12 @@
 // Runs of all threads: how many, how long, what waits for people and what has failed.
 import { useEffect, useRef, useState } from "react";
 import { ask, client, figuresOf, searchRuns, searchThreads, words, type Assistant, type Run } from "./api";
+import { dollars } from "./calls";
 import { glimpse } from "./messages";
 import { headingOf, Questions } from "./Questions";
 import { format, go } from "./route";
 import { alike, answersFor, asked, filled, questionsOf, spans, statuses, type Asking, type Figures, type RunFilter } from "./runs";
+import { Tokens } from "./Timeline";
 import { Button, Dialog, duration, Empty, Icon, Problem, Spinner, Status, useAsync, When } from "./ui";
 import { poll } from "./watch";
 
@@ -89,6 +91,9 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
         </select>
         <Typed label="Error" value={filter.error} set={(error) => set({ error })} />
         <Typed label="User" value={filter.user} set={(user) => set({ user })} />
+        <select aria-label="Cost" value={filter.cost ?? ""} onChange={(e) => set({ cost: e.target.value })}>
+          <option value="">Any cost</option>{[...new Set(["0.01", "0.1", "1", "10", ...(filter.cost ? [filter.cost] : [])])].map((c) => <option key={c} value={c}>${c} or more</option>)}
+        </select>
       </div>
       {charts.error !== undefined && <Problem text={words(charts.error)} retry={charts.reload} />}
       {charts.data && <Charts figures={charts.data} />}
@@ -101,7 +106,7 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
           <table>
             <thead><tr>
               <th scope="col"><input type="checkbox" aria-label="Choose all that wait or have failed" disabled={can.length === 0} checked={can.length > 0 && can.every((t) => chosen.has(t))} onChange={(e) => choose(new Set(e.target.checked ? can : []))} /></th>
-              {["Status", "Run of", "Began", "Took", ...(users ? ["User"] : []), "What it says"].map((h) => <th scope="col" key={h}>{h}</th>)}<th scope="col"><span className="sr">Do</span></th>
+              {["Status", "Run of", "Began", "Took", "Tokens", "Cost", ...(users ? ["User"] : []), "What it says"].map((h) => <th scope="col" key={h}>{h}</th>)}<th scope="col"><span className="sr">Do</span></th>
             </tr></thead>
             <tbody>
               {rows.map(({ run, asking, retry: stuck }) => {
@@ -113,6 +118,8 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
                     <td><a href={format({ page: "work", assistant: run.assistant_id, thread: run.thread_id })}>{nameOf(run)} <span className="hint">{run.thread_id.slice(-8)}</span></a></td>
                     <td><When at={run.run_started_at ?? run.created_at} /></td>
                     <td className="number">{run.run_started_at && duration((run.run_ended_at ? Date.parse(run.run_ended_at) : Date.now()) - Date.parse(run.run_started_at))}</td>
+                    <td className="number">{run.usage ? run.usage.input_tokens + run.usage.output_tokens > 0 && <Tokens usage={{ input: run.usage.input_tokens, output: run.usage.output_tokens }} /> : run.run_ended_at && <Unknown what="What its models used" />}</td>
+                    <td className="number">{run.cost !== null ? run.cost > 0 && dollars(run.cost) : run.run_ended_at && <Unknown what="What it cost" />}</td>
                     {users && <td>{run.user_id}</td>}
                     <td className="says">{run.error ? <><b>{run.error.error}</b> {run.error.message}</> : asking && asking.questions.map((q) => headingOf(q.value) ?? glimpse(q.value, 100)).join(" · ")}</td>
                     <td className="actions">
@@ -147,6 +154,9 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
   );
 }
 
+// Unknown stands for a figure that nobody has noted: of a version that didn't, or of a model without a price.
+const Unknown = ({ what }: { what: string }) => <span className="hint" title={`${what} isn't known`}>?<span className="sr"> {what} isn't known</span></span>;
+
 // Typed is a field that counts once somebody has stopped typing.
 function Typed({ label, value = "", set }: { label: string; value?: string; set: (v: string) => void }) {
   const [text, setText] = useState(value);
@@ -157,6 +167,7 @@ function Typed({ label, value = "", set }: { label: string; value?: string; set:
 
 function Charts({ figures }: { figures: Figures[] }) {
   const sum = (of: (f: Figures) => number) => figures.reduce((s, f) => s + of(f), 0);
+  const tokens = sum((f) => (f.input_tokens ?? 0) + (f.output_tokens ?? 0)), cost = sum((f) => f.cost ?? 0);
   const runs = sum((f) => f.runs), errors = sum((f) => f.errors), slowest = Math.max(...figures.map((f) => f.p95 ?? 0));
   return (
     <div className="charts">
@@ -164,6 +175,9 @@ function Charts({ figures }: { figures: Figures[] }) {
         bars={(f) => [f.runs - f.errors, f.errors]} kinds={["good", "bad"]} tell={(f) => `${f.runs} runs, ${f.errors} failed`} />
       <Chart title={slowest ? `How long they took: half of them, and 95 in 100` : "How long they took: none has ended"} unit={(v) => duration(v * 1000)} figures={figures}
         bars={(f) => [f.p50 ?? 0, (f.p95 ?? 0) - (f.p50 ?? 0)]} kinds={["half", "most"]} tell={(f) => (f.p50 === null ? "none has ended" : `half within ${duration(f.p50 * 1000)}, 95 in 100 within ${duration(f.p95! * 1000)}`)} />
+      {tokens > 0 && <Chart title={`${tokens.toLocaleString()} tokens: of requests, and of answers`} unit={(v) => v.toLocaleString()} figures={figures}
+        bars={(f) => [f.input_tokens ?? 0, f.output_tokens ?? 0]} kinds={["half", "most"]} tell={(f) => (f.input_tokens === null ? "not known" : `${f.input_tokens.toLocaleString()} of requests, ${f.output_tokens!.toLocaleString()} of answers`)} />}
+      {cost > 0 && <Chart title={`${dollars(cost)}, as far as it is known`} unit={dollars} figures={figures} bars={(f) => [f.cost ?? 0]} kinds={["half"]} tell={(f) => (f.cost === null ? "not known" : dollars(f.cost))} />}
     </div>
   );
 }

@@ -132,8 +132,9 @@ export const searchThreads = (body: object, signal?: AbortSignal) => ask<ThreadI
 export type Run = {
   run_id: string; thread_id: string; assistant_id: string; graph_id: string | null; user_id: string | null; status: string; created_at: string;
   run_started_at: string | null; run_ended_at: string | null; error: { error: string; message: string } | null;
+  usage: Call["usage"]; cost: number | null; // null: not known
 };
-const runMembers = ["run_id", "thread_id", "assistant_id", "graph_id", "user_id", "status", "created_at", "run_started_at", "run_ended_at", "error"];
+const runMembers = ["run_id", "thread_id", "assistant_id", "graph_id", "user_id", "status", "created_at", "run_started_at", "run_ended_at", "error", "usage", "cost"];
 
 // searchRuns finds runs of all threads, newest first; figuresOf counts them.
 export const searchRuns = (body: object, signal?: AbortSignal) => ask<Run[]>("/runs/search", { select: runMembers, ...body }, signal);

@@ -7,12 +7,12 @@ const now = Date.parse("2026-03-01T12:34:56Z");
 test("a filter asks for what it says, from a whole part of the time on", () => {
   const assistants = [{ assistant_id: "1", graph_id: "trip" }] as Assistant[];
   expect(asked({}, assistants, now)).toEqual({ body: { created_after: "2026-02-28T12:30:00.000Z" }, from: Date.parse("2026-02-28T12:30:00Z") / 1000, width: 1800 });
-  expect(asked({ status: "error,timeout", of: "trip", user: "kim", error: "x", since: "all" }, assistants, now).body).toEqual({ status: ["error", "timeout"], graph_id: "trip", user_id: "kim", error: "x" });
-  expect(asked({ of: "1", since: "odd" }, assistants, now)).toMatchObject({ body: { assistant_id: "1" }, width: 1800 });
+  expect(asked({ status: "error,timeout", of: "trip", user: "kim", error: "x", since: "all", cost: "0.5" }, assistants, now).body).toEqual({ status: ["error", "timeout"], graph_id: "trip", user_id: "kim", error: "x", min_cost: 0.5 });
+  expect(asked({ of: "1", since: "odd", cost: "much" }, assistants, now)).toEqual({ body: { assistant_id: "1", created_after: "2026-02-28T12:30:00.000Z" }, from: Date.parse("2026-02-28T12:30:00Z") / 1000, width: 1800 });
 });
 
 test("times without runs have figures as well", () => {
-  const f = { from: "2026-03-01T11:30:00.000000+00:00", runs: 2, errors: 1, p50: 1, p95: 2 };
+  const f = { from: "2026-03-01T11:30:00.000000+00:00", runs: 2, errors: 1, p50: 1, p95: 2, input_tokens: 9, output_tokens: 1, cost: null };
   const { from, width } = asked({}, [], now);
   const all = filled([f], from, width, now);
   expect(all.length).toBe(49);

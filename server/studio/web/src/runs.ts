@@ -4,9 +4,9 @@ import type { Assistant, Interrupt } from "./api";
 import type { Json, JsonObject } from "./json";
 
 // A RunFilter says which runs, as the page's address has it: statuses with commas
-// between them, of a graph or an assistant, and since when.
-export type RunFilter = { status?: string; of?: string; user?: string; error?: string; since?: string };
-const names = ["status", "of", "user", "error", "since"] as const;
+// between them, of a graph or an assistant, since when, and what it cost at least in dollars.
+export type RunFilter = { status?: string; of?: string; user?: string; error?: string; since?: string; cost?: string };
+const names = ["status", "of", "user", "error", "since", "cost"] as const;
 
 export const filterOf = (query: URLSearchParams): RunFilter => Object.fromEntries(names.map((n) => [n, query.get(n)]).filter(([, v]) => v));
 
@@ -24,19 +24,21 @@ export function asked(f: RunFilter, assistants: Assistant[], now: number): { bod
   if (f.of) body[assistants.some((a) => a.graph_id === f.of) ? "graph_id" : "assistant_id"] = f.of;
   if (f.user) body.user_id = f.user;
   if (f.error) body.error = f.error;
+  if (Number(f.cost) > 0) body.min_cost = Number(f.cost);
   if (span !== Infinity) body.created_after = new Date(from * 1000).toISOString();
   return { body, from, width };
 }
 
-// Figures are what the runs of some time came to; p50 and p95 are seconds.
-export type Figures = { from: string; runs: number; errors: number; p50: number | null; p95: number | null };
+// Figures are what the runs of some time came to; p50 and p95 are seconds. The
+// tokens and the cost are those of runs of which they are known, null if they are of none.
+export type Figures = { from: string; runs: number; errors: number; p50: number | null; p95: number | null; input_tokens: number | null; output_tokens: number | null; cost: number | null };
 
 // filled are figures with those of the times that had no runs, up to now.
 export function filled(figures: Figures[], from: number, width: number, now: number): Figures[] {
   const known = new Map(figures.map((f) => [Math.round(Date.parse(f.from) / 1000 / width), f]));
   const first = from === -Infinity ? Math.min(...known.keys(), Math.floor(now / 1000 / width)) : Math.round(from / width);
   const out: Figures[] = [];
-  for (let i = first; i * width <= now / 1000; i++) out.push(known.get(i) ?? { from: new Date(i * width * 1000).toISOString(), runs: 0, errors: 0, p50: null, p95: null });
+  for (let i = first; i * width <= now / 1000; i++) out.push(known.get(i) ?? { from: new Date(i * width * 1000).toISOString(), runs: 0, errors: 0, p50: null, p95: null, input_tokens: null, output_tokens: null, cost: null });
   return out;
 }
 

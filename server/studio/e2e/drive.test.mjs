@@ -968,18 +968,22 @@ scenario("runs of all threads are counted, filtered, answered together and tried
   };
   const asking = [await ran("booking", { city: "Bonn" }), await ran("booking", { city: "Ulm" }), await ran("booking", { city: "Rome" })];
   const survey = await ran("survey", {}), failed = await ran("broken", {});
-  for (let i = 0; i < 4; i++) await ran("greet", { name: "you" });
+  for (let i = 0; i < 3; i++) await ran("greet", { name: "you" });
+  await ran("chat", { user_input: "the weather" });
   await page.getByRole("link", { name: "Runs" }).click();
   const rows = (n) => page.waitForFunction((n) => document.querySelectorAll(".runs tbody tr").length === n, n);
   const status = (text) => page.getByRole("status").getByText(text, { exact: true }).waitFor();
   await rows(9);
   await page.getByRole("img", { name: /^9 runs, 1 failed\. .*: \d runs?, \d failed/ }).waitFor();
   await page.getByRole("img", { name: /^How long they took: .*half within/ }).waitFor();
+  await page.getByRole("img", { name: /^870 tokens: .*824 of requests, 46 of answers/ }).waitFor();
+  await page.getByRole("img", { name: /^\$0\.0003, as far as it is known/ }).waitFor();
+  await page.getByRole("row").filter({ hasText: "chat" }).getByText("$0.0003").waitFor();
   await v.faultless("the runs");
   // A day on which more has happened than here.
   await page.route("**/runs/figures", (r) => {
     const from = Date.parse(r.request().postDataJSON().created_after);
-    return r.fulfill({ json: Array.from({ length: 48 }, (_, i) => ({ from: new Date(from + i * 1_800_000).toISOString(), runs: 40 + (i * 37) % 23 + (i > 16 && i < 40 ? 60 : 0), errors: (i * 7) % 5 + (i === 30 ? 20 : 0), p50: 0.8 + (i % 7) / 10, p95: 2 + (i % 5) / 2 + (i === 30 ? 6 : 0) })) });
+    return r.fulfill({ json: Array.from({ length: 48 }, (_, i) => ({ from: new Date(from + i * 1_800_000).toISOString(), runs: 40 + (i * 37) % 23 + (i > 16 && i < 40 ? 60 : 0), errors: (i * 7) % 5 + (i === 30 ? 20 : 0), p50: 0.8 + (i % 7) / 10, p95: 2 + (i % 5) / 2 + (i === 30 ? 6 : 0), input_tokens: 90_000 + (i * 7919) % 30_000, output_tokens: 20_000 + (i * 7919) % 9_000, cost: 0.2 + (i * 37) % 9 / 20 })) });
   });
   await button("Reload").click();
   await page.getByRole("img", { name: /^\d,\d+ runs, \d+ failed/ }).waitFor();
@@ -1000,8 +1004,12 @@ scenario("runs of all threads are counted, filtered, answered together and tried
   await rows(9);
   assert.equal(await page.getByRole("searchbox", { name: "Error" }).inputValue(), "");
   await page.getByRole("combobox", { name: "Graph or assistant" }).selectOption("greet");
-  await rows(4);
+  await rows(3);
   await page.getByRole("combobox", { name: "Graph or assistant" }).selectOption("All graphs");
+  await rows(9);
+  await page.getByRole("combobox", { name: "Cost" }).selectOption("$0.01 or more");
+  await page.getByText("Nothing found").waitFor();
+  await button("Show all runs").click();
   await rows(9);
   // What has failed is tried again, from where it failed.
   await page.getByRole("button", { name: /^Try again: broken on thread/ }).click();

@@ -84,13 +84,14 @@ func Chat() (*graph.Graph[agent.State], error) {
 	})
 	said := func(text string) func(*model.Request) bool { return scripted.Says(text) }
 	usage := chat.Usage{Input: 412, Output: 23}
+	like, _ := model.KnownModels().Named("openai", "gpt-5-mini") // so that it has a price
 	return agent.New(agent.ReAct[agent.State]{
 		Name: "chat", Tools: []tool.Tool{send, remove, weather},
 		Approve: []agent.Approval{
 			{Tool: "send_mail"},
 			{Tool: "delete_file", Allowed: []agent.DecisionType{agent.ApproveCall, agent.RejectCall, agent.RespondCall}},
 		},
-		Model: scripted.New(
+		Model: model.WithCapabilities(scripted.New(
 			scripted.Text("Both are dealt with, as you decided. Is there more to do?").When(scripted.Returned("delete_file")).Every(10*time.Millisecond).Usage(usage).Repeat(),
 			scripted.Text("The mail to Kim is on its way. Is there anything else that I can do for you?").When(scripted.Returned("send_mail")).Every(15*time.Millisecond).Usage(usage).Repeat(),
 			scripted.Text("It is clear in Bonn, at 21 degrees: a fine day for a walk along the Rhine.").When(scripted.Returned("weather")).Every(15*time.Millisecond).Usage(usage).Repeat(),
@@ -102,7 +103,7 @@ func Chat() (*graph.Graph[agent.State], error) {
 			scripted.Call("weather", `{"city":"Bonn"}`).When(said("weather")).Usage(usage).Repeat(),
 			scripted.Text("Once upon a time there was a river"+strings.Repeat(" and it flowed and flowed", 200)+".").When(said("story")).Every(150*time.Millisecond).Usage(usage).Repeat(), // for minutes: until somebody stops it
 			scripted.Text("Hello! I can **send mails** and tell the weather. What shall it be today?").Every(150*time.Millisecond).Usage(usage).Repeat(),
-		),
+		), like),
 	})
 }
 

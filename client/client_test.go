@@ -188,6 +188,17 @@ func TestThreadsAreSearchedEditedCopiedAndDeleted(t *testing.T) {
 	for th, err := range c.Threads(ctx, client.ThreadSearch{Metadata: map[string]any{"graph_id": "booking"}, Limit: 2, Select: []string{"thread_id", "status"}}) {
 		threads = append(threads, must(th, err)(t))
 	}
+	for query, want := range map[string]int{"BOOKING": 2, "no such words": 0} {
+		n := 0
+		for _, err := range c.Threads(ctx, client.ThreadSearch{Query: query, Limit: 2}) {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != want {
+			t.Errorf("%q finds %d threads", query, n)
+		}
+	}
 	if len(threads) != 2 || threads[0].Status != client.ThreadInterrupted || threads[0].Values != nil {
 		t.Fatalf("threads %+v", threads)
 	}

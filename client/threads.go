@@ -17,6 +17,7 @@ type Thread struct {
 	Metadata  map[string]any `json:"metadata"` // graph_id and assistant_id after the first run
 	CreatedAt time.Time      `json:"created_at"`
 	UpdatedAt time.Time      `json:"updated_at"`
+	Title     string         `json:"title"` // Superstep's own; empty if it has none, or was not selected
 
 	// Values is the state, null if there is none or it was not selected.
 	Values json.RawMessage `json:"values"`
@@ -157,6 +158,7 @@ type ThreadSearch struct {
 	Status   ThreadStatus
 	Metadata map[string]any // that they have at least
 	Values   map[string]any // that their states have at least
+	Query    string         // Superstep's own: words of their titles or of what their states say
 	Select   []string       // members that are wanted, such as "thread_id"; none: all
 	Limit    int            // how many at most; 0 means all
 	SortBy   string         // created_at, the default, updated_at, status or thread_id
@@ -175,12 +177,13 @@ func (c *Client) Threads(ctx context.Context, s ThreadSearch) iter.Seq2[*Thread,
 			Status   ThreadStatus   `json:"status,omitempty"`
 			Metadata map[string]any `json:"metadata,omitempty"`
 			Values   map[string]any `json:"values,omitempty"`
+			Query    string         `json:"query,omitempty"`
 			Select   []string       `json:"select,omitempty"`
 			SortBy   string         `json:"sort_by,omitempty"`
 			Order    string         `json:"sort_order"`
 			Limit    int            `json:"limit"`
 			Offset   int            `json:"offset"`
-		}{s.Status, s.Metadata, s.Values, s.Select, s.SortBy, order, limit, offset}
+		}{s.Status, s.Metadata, s.Values, s.Query, s.Select, s.SortBy, order, limit, offset}
 		return list[Thread](ctx, c, call{method: http.MethodPost, path: "/threads/search", body: body, reads: true})
 	})
 }

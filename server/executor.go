@@ -366,6 +366,7 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	}
 	var snap *snapshot
 	var err error
+	readable := false
 	if g != nil {
 		if snap, err = s.on(g, run.ThreadID).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
 			snap, err = nil, nil
@@ -373,7 +374,7 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 		if db.Outage(err) {
 			return err
 		}
-		if err != nil && failure == nil {
+		if readable = err == nil; !readable && failure == nil {
 			failure = err
 		}
 	}
@@ -428,6 +429,9 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	settle := settled(shown, told)
 	if _, refused := errors.AsType[*graph.AnswerError](failure); refused {
 		settle = settled(snap, nil) // the thread waits as it did
+	}
+	if readable {
+		settle = settledSaying(g, snap, settle)
 	}
 	used, cost, err := s.usageOf(ctx, run, counted)
 	if db.Outage(err) {
@@ -525,7 +529,7 @@ func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, line *l
 		}
 	}
 	return line.conclude(func(rest []db.FeedEvent) error {
-		err := s.db.DropRun(ctx, run.ID, run.ThreadID, s.instance, db.End{Now: now(), Settle: settled(snap, nil), Events: rest})
+		err := s.db.DropRun(ctx, run.ID, run.ThreadID, s.instance, db.End{Now: now(), Settle: settledSaying(g, snap, settled(snap, nil)), Events: rest})
 		if errors.Is(err, db.ErrNotFound) {
 			return nil
 		}

@@ -24,9 +24,13 @@ func parsePaths(said map[string]string) (paths, error) {
 		if err := checkName("a path of extract", path); err != nil {
 			return nil, err
 		}
-		out[alias] = strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
+		out[alias] = stepsOf(path)
 	}
 	return out, nil
+}
+
+func stepsOf(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 }
 
 // extract returns what is at the paths in a thread, which is read as JSON once.

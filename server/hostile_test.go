@@ -32,6 +32,7 @@ var groups = []struct {
 	members    []string
 }{
 	{"/model_calls", `"request":{"messages":[{"type":"human","content":"x"}]}`, []string{"request"}},
+	{"/feedback", `"key":"k","score":1`, []string{"run_id", "key", "score", "comment"}},
 	{"/commands", `"id":1,"method":"run.start","params":{"assistant_id":"booking","input":{}}`, []string{"id", "method", "params"}},
 	{"/stream", `"channels":["values"],"assistant_id":"booking"`, []string{"channels", "namespaces", "depth", "since", "stream_mode", "input", "on_disconnect"}},
 	{"/mcp", `"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"booking","arguments":{"city":"Ulm"}}`, []string{"jsonrpc", "id", "method", "params", "result"}},
@@ -45,7 +46,7 @@ var groups = []struct {
 	{"/runs", `"assistant_id":"booking","after_seconds":1000`, []string{"assistant_id", "input", "command", "config", "context", "metadata", "stream_mode", "interrupt_before", "checkpoint", "checkpoint_id", "webhook", "multitask_strategy", "on_completion", "after_seconds", "if_not_exists", "durability", "feedback_keys"}},
 	{"/state", `"values":{}`, []string{"values", "as_node", "checkpoint", "checkpoint_id", "subgraphs", "metadata"}},
 	{"/history", `"limit":1`, []string{"limit", "before", "metadata", "checkpoint"}},
-	{"/threads", `"limit":1`, []string{"thread_id", "metadata", "if_exists", "graph_id", "supersteps", "ttl", "limit", "offset", "ids", "status", "values", "sort_by", "sort_order", "select", "extract", "thread_ids", "strategy"}},
+	{"/threads", `"limit":1`, []string{"thread_id", "metadata", "if_exists", "graph_id", "supersteps", "ttl", "limit", "offset", "ids", "status", "values", "query", "sort_by", "sort_order", "select", "extract", "thread_ids", "strategy"}},
 	{"/assistants", `"graph_id":"booking"`, []string{"graph_id", "assistant_id", "config", "context", "metadata", "if_exists", "name", "description", "limit", "offset", "select", "version"}},
 	{"/store", `"namespace":["a"],"key":"k","value":{}`, []string{"namespace", "key", "value", "index", "ttl", "namespace_prefix", "filter", "query", "refresh_ttl", "prefix", "suffix", "max_depth", "limit", "offset"}},
 	{"", `"a":1`, []string{"a"}},

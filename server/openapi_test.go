@@ -258,7 +258,8 @@ func made(t *testing.T, url, pattern string) *strings.Replacer {
 	if err := json.NewDecoder(listed.Body).Decode(&made); err != nil || len(made) == 0 {
 		t.Fatalf("%d calls of models: %v", len(made), err)
 	}
-	ids = append(ids, openapi.ExampleCall, made[0].ID)
+	given, _ := post("/threads/"+thread+"/feedback", `{"comment": "fine"}`)
+	ids = append(ids, openapi.ExampleCall, made[0].ID, openapi.ExampleFeedback, textOf(given["feedback_id"]))
 	if strings.Contains(pattern, "{cron}") {
 		cron, _ := post("/runs/crons", `{"assistant_id": "trip", "schedule": "@yearly"}`)
 		ids = append(ids, openapi.ExampleCron, textOf(cron["cron_id"]))

@@ -75,6 +75,7 @@ type served struct {
 	*graph.Graph[json.RawMessage]
 	name        string // by which clients know it
 	description string
+	title       string // where its threads have theirs; empty: the first message
 
 	input, config func() (*shape, error) // what it takes: found once
 
@@ -145,6 +146,9 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 		s.config = sync.OnceValues(func() (*shape, error) { return shapeOf(s, graph.JSONConfig) })
 		for _, o := range opts {
 			o(s)
+		}
+		if err := s.checkTitle(); err != nil {
+			c.problems = append(c.problems, err)
 		}
 		if slices.ContainsFunc(c.graphs, func(other *served) bool { return other.name == s.name }) {
 			c.problems = append(c.problems, fmt.Errorf("two graphs are named %q: rename one with server.Named", s.name))

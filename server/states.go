@@ -482,7 +482,11 @@ func (s *states) patchState(w http.ResponseWriter, r *http.Request) error {
 // settle notes on a thread what came of a run or an edit.
 func (s *states) settle(ctx context.Context, thread string, snap *snapshot, failure *db.RunError) error {
 	_, err := s.db.UpdateThread(ctx, thread, func(t *db.Thread) error {
-		settled(snap, failure)(t)
+		settle := settled(snap, failure)
+		if snap != nil {
+			settle = settledSaying(s.graphOf(t), snap, settle)
+		}
+		settle(t)
 		return nil
 	})
 	return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,7 @@ type threadView struct {
 	UpdatedAt  instant                     `json:"updated_at"`
 	ChangedAt  instant                     `json:"state_updated_at,omitzero"`
 	Metadata   json.RawMessage             `json:"metadata"`
+	Title      string                      `json:"title"`
 	Status     string                      `json:"status"`
 	Config     json.RawMessage             `json:"config"`
 	Values     json.RawMessage             `json:"values"`
@@ -66,6 +68,9 @@ func (s *threads) routes() []route {
 		{"GET /threads/{thread}", "getThread", rule{resource: Threads, verb: Read}, s.getThread},
 		{"PATCH /threads/{thread}", "patchThread", rule{resource: Threads, verb: Update, how: byHandler}, s.patchThread},
 		{"DELETE /threads/{thread}", "deleteThread", rule{resource: Threads, verb: Delete}, s.deleteThread},
+		{"GET /threads/{thread}/feedback", "listFeedback", rule{resource: Threads, verb: Read}, s.listFeedback},
+		{"POST /threads/{thread}/feedback", "giveFeedback", rule{resource: Threads, verb: Update}, s.giveFeedback},
+		{"DELETE /threads/{thread}/feedback/{feedback}", "deleteFeedback", rule{resource: Threads, verb: Update}, s.deleteFeedback},
 		{"POST /threads/{thread}/copy", "copyThread", rule{resource: Threads, verb: Create, how: byHandler}, s.copyThread},
 	}
 }
@@ -73,7 +78,7 @@ func (s *threads) routes() []route {
 // view returns a thread with its state, which whole asks for.
 func (s *threads) view(ctx context.Context, t *db.Thread, whole bool) (*threadView, error) {
 	v := &threadView{
-		ID: t.ID, CreatedAt: instant(t.CreatedAt), UpdatedAt: instant(t.UpdatedAt), ChangedAt: instant(t.ChangedAt), Metadata: t.Metadata, Status: t.Status,
+		ID: t.ID, CreatedAt: instant(t.CreatedAt), UpdatedAt: instant(t.UpdatedAt), ChangedAt: instant(t.ChangedAt), Metadata: t.Metadata, Title: t.Titled(), Status: t.Status,
 		Config: t.Config, Error: t.Error, Interrupts: map[string][]interruptValue{}, Values: json.RawMessage("null"),
 	}
 	if t.TTL > 0 {
@@ -97,6 +102,9 @@ func (s *threads) view(ctx context.Context, t *db.Thread, whole bool) (*threadVi
 	}
 	if v.Values, err = wholeMessages(snap.State, nil); err != nil {
 		return nil, err
+	}
+	if v.Title == "" && t.Title == nil { // it has not run since titles are noted
+		v.Title, _ = g.said(snap.State)
 	}
 	for _, task := range snap.Tasks {
 		if asked := questionsOf(task); len(asked) > 0 {
@@ -469,6 +477,7 @@ type threadSearch struct {
 	IDs      []string          `json:"ids"`
 	Status   string            `json:"status"`
 	Values   object            `json:"values"`
+	Query    string            `json:"query"`
 	Select   []string          `json:"select"`
 	Extract  map[string]string `json:"extract"`
 }
@@ -492,7 +501,11 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 	default:
 		return q, p, nil, 0, invalid("status must be idle, busy, interrupted or error")
 	}
-	err = errors.Join(s.checkFilter("metadata", q.Metadata), s.checkFilter("values", q.Values), s.checkList("ids", len(q.IDs)))
+	said := strings.Fields(q.Query)
+	if len(said) > 20 {
+		return q, p, nil, 0, invalid("query has %d words, of at most 20", len(said))
+	}
+	err = errors.Join(checkName("query", q.Query), s.checkFilter("metadata", q.Metadata), s.checkFilter("values", q.Values), s.checkList("ids", len(q.IDs)))
 	if err != nil {
 		return q, p, nil, 0, err
 	}
@@ -502,7 +515,7 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 	}
 	// Other texts are the ID of no thread.
 	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool { given, err := checkID("thread", id); return err != nil || given != id })
-	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw())}
+	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw()), Words: said}
 	if len(q.IDs) <= maxPage { // databases limit what a statement may ask for
 		f.IDs = q.IDs
 	}
@@ -535,10 +548,11 @@ func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	titles := slices.Contains(q.Select, "title")
 	whole := len(q.Select) == 0 || slices.Contains(q.Select, "values") || slices.Contains(q.Select, "interrupts") || len(q.Extract) > 0
 	views := make([]*threadView, len(found))
 	for i, t := range found {
-		if views[i], err = s.view(b.ctx, t, whole); err == nil {
+		if views[i], err = s.view(b.ctx, t, whole || titles && t.Title == nil); err == nil {
 			err = b.spend(len(views[i].Values))
 		}
 		if err == nil && len(wanted) > 0 {
@@ -644,7 +658,7 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	note(r.Context(), "thread", id)
-	made.Config, made.Error = t.Config, t.Error
+	made.Config, made.Error, made.Title = t.Config, t.Error, t.Title
 	if t.Status != db.Busy {
 		made.Status = t.Status
 	}
@@ -656,10 +670,29 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return errors.Join(err, s.removeThread(background(r), id))
 		}
+		if err := s.noteSaid(r.Context(), g, made.ID); err != nil {
+			return err
+		}
 	}
 	v, err := s.view(r.Context(), made, true)
 	if err != nil {
 		return err
 	}
 	return write(w, v)
+}
+
+// noteSaid notes what the state of a thread says that got it from another.
+func (s *threads) noteSaid(ctx context.Context, g *served, id string) error {
+	snap, err := s.on(g, id).State(ctx)
+	if errors.Is(err, checkpoint.ErrNotFound) || s.unreadable(ctx, &db.Thread{ID: id}, err) != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.db.UpdateThread(ctx, id, func(t *db.Thread) error {
+		settledSaying(g, snap, func(*db.Thread) {})(t)
+		return nil
+	})
+	return err
 }

@@ -83,6 +83,8 @@ func TestEveryTimeInAnAnswerHasTheSameForm(t *testing.T) {
 	ask("GET", thread, nil)
 	ask("PATCH", thread, object{"ttl": 90})
 	ask("POST", thread+"/copy", nil)
+	ask("POST", thread+"/feedback", object{"comment": "x"})
+	ask("GET", thread+"/feedback", nil)
 	ask("POST", "/threads/search", object{})
 	ask("POST", "/threads/search", object{"select": []string{"updated_at", "ttl"}})
 	ask("GET", thread+"/state", nil)

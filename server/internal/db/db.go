@@ -143,7 +143,8 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // Of a thread's feed, first is the number with which it begins, next that of the
 // next event, and wanted when somebody followed it last. Labels of threads are those of
 // their metadata, see [Labels]. A run's owner is who started it; its graph, the owner of
-// its thread, its error, when it began and ended, and what its models used, are for searches.
+// its thread, its error, when it began and ended, and what its models used, are for searches; so are a thread's title and what its state says, in
+// small letters: says is null until that was noted.
 var migrations = []string{`
 	CREATE TABLE @superstep_assistants (
 		id text PRIMARY KEY,
@@ -312,6 +313,16 @@ var migrations = []string{`
 	DROP INDEX @superstep_runs_created;
 	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id, status, began, ended, tokens_in, tokens_out, cost);
 	CREATE INDEX superstep_runs_spent ON @superstep_runs (created, id, tokens_in, tokens_out, cost, status, graph, assistant, owner, thread_owner) WHERE tokens_in + tokens_out > 0;
+	`, `
+	ALTER TABLE @superstep_server_threads ADD COLUMN title text NOT NULL DEFAULT '';
+	ALTER TABLE @superstep_server_threads ADD COLUMN says text;
+	`, `
+	CREATE TABLE @superstep_feedback (
+		id text PRIMARY KEY,
+		thread text NOT NULL REFERENCES @superstep_server_threads (id) ON DELETE CASCADE,
+		data text NOT NULL
+	);
+	CREATE INDEX superstep_feedback_thread ON @superstep_feedback (thread, id);
 	`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a

@@ -175,6 +175,41 @@ type Thread struct {
 
 	// Labels are those that a search finds it by.
 	Labels []string `json:"labels,omitempty"`
+
+	// Title is what its state gives it as a title, nil if that was never noted.
+	Title *string `json:"title,omitempty"`
+
+	// Says is what its state says, for searches; nil leaves it as it is stored.
+	Says *string `json:"-"`
+}
+
+// Titled returns the title that the metadata give the thread, or else its state.
+func (t *Thread) Titled() string {
+	var m struct {
+		Title any `json:"title"`
+	}
+	_ = json.Unmarshal(t.Metadata, &m)
+	if title, _ := m.Title.(string); title != "" || t.Title == nil {
+		return title
+	}
+	return *t.Title
+}
+
+// folded returns the title as searches know it.
+func (t *Thread) folded() string { return fold(t.Titled(), maxError) }
+
+// says returns what searches know of the state; nil leaves it as it is.
+func (t *Thread) says() any {
+	if t.Says == nil {
+		return nil
+	}
+	return fold(*t.Says, len(*t.Says))
+}
+
+// fold returns the beginning of a text in small letters.
+func fold(text string, most int) string {
+	text = strings.ReplaceAll(strings.ToLower(text), "\x00", "")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // labels returns what of a thread's metadata has columns.
@@ -203,9 +238,9 @@ func (d *DB) addThread(ctx context.Context, e execer, t *Thread) error {
 		return err
 	}
 	g, a, o := t.labels()
-	n, err := d.exec(ctx, e, `INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, expires, data)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		t.ID, g, a, o, t.Status, t.CreatedAt.UnixMicro(), t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data)
+	n, err := d.exec(ctx, e, `INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, expires, data, title, says)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		t.ID, g, a, o, t.Status, t.CreatedAt.UnixMicro(), t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data, t.folded(), t.says())
 	if err == nil && n == 0 {
 		return ErrExists
 	}
@@ -266,8 +301,8 @@ func (d *DB) putThread(ctx context.Context, e execer, t *Thread) error {
 		return err
 	}
 	g, a, o := t.labels()
-	_, err = d.exec(ctx, e, `UPDATE @superstep_server_threads SET graph = ?, assistant = ?, owner = ?, status = ?, updated = ?, expires = ?, data = ? WHERE id = ?`,
-		g, a, o, t.Status, t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data, t.ID)
+	_, err = d.exec(ctx, e, `UPDATE @superstep_server_threads SET graph = ?, assistant = ?, owner = ?, status = ?, updated = ?, expires = ?, data = ?, title = ?, says = coalesce(?, says) WHERE id = ?`,
+		g, a, o, t.Status, t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data, t.folded(), t.says(), t.ID)
 	if err != nil || !changed {
 		return err
 	}
@@ -291,6 +326,10 @@ type ThreadFilter struct {
 	// Labels are of what the metadata have, see [Labels]. Some threads that don't have
 	// it are selected as well.
 	Labels []string
+
+	// Words are parts of the title, of what the state says, of the graph's name or, if
+	// they are 8 bytes or longer, of the ID, in any case: all of them.
+	Words []string
 }
 
 // Threads returns threads, newest first unless the page says otherwise. By is
@@ -315,6 +354,14 @@ func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, acc
 	for _, l := range f.Labels {
 		query += ` AND id IN (SELECT thread FROM @superstep_server_labels WHERE label IN (?, ?))`
 		args = append(args, l, unknown)
+	}
+	for _, w := range f.Words {
+		query += ` AND (says LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\' OR lower(graph) LIKE ? ESCAPE '\'`
+		args = append(args, containing(w), containing(w), containing(w))
+		if len(w) >= 8 { // what is shorter is in most of them
+			query, args = query+` OR id LIKE ? ESCAPE '\'`, append(args, containing(w))
+		}
+		query += `)`
 	}
 	if by == "state_updated" {
 		return ranked(ctx, d, p, accepts, func(a, b *Thread) int {

@@ -43,8 +43,7 @@ func (e *RunError) folded() string {
 	if e == nil {
 		return ""
 	}
-	text := strings.ReplaceAll(strings.ToLower(e.Error+": "+e.Message), "\x00", "")
-	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
+	return fold(e.Error+": "+e.Message, maxError)
 }
 
 // owner returns the owner of a thread as its runs have it.
@@ -100,7 +99,7 @@ func (f *RunFilter) conditions() (where string, args []any, owned bool) {
 		add(`status IN (?`+strings.Repeat(`, ?`, n-1)+`)`, anys(f.Statuses)...)
 	}
 	if f.Error != "" {
-		add(`error LIKE ? ESCAPE '\'`, `%`+strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(f.Error))+`%`)
+		add(`error LIKE ? ESCAPE '\'`, containing(f.Error))
 	}
 	if !f.From.IsZero() {
 		add(`created >= ?`, f.From.UnixMicro())
@@ -109,6 +108,11 @@ func (f *RunFilter) conditions() (where string, args []any, owned bool) {
 		add(`created < ?`, f.Until.UnixMicro())
 	}
 	return where, args, owned
+}
+
+// containing is a pattern of texts that have a part, which may be in any case.
+func containing(part string) string {
+	return `%` + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(part)) + `%`
 }
 
 func anys[T any](list []T) []any {

@@ -69,6 +69,7 @@ const (
 	ExampleThread     = "0198f3c2-5b7a-7d10-8e21-4c3b2a190001"
 	ExampleRun        = "0198f3c2-5b7a-7d10-8e21-4c3b2a190002"
 	ExampleCall       = "0198f3c2-5b7a-7d10-8e21-4c3b00000000"
+	ExampleFeedback   = "0198f3c2-5b7a-7d10-8e21-4c3b0000000f"
 	ExampleCheckpoint = "0198f3c2-5b7a-7d10-8e21-4c3b2a190003"
 	ExampleUser       = "customer-7"
 	ExampleCron       = "0198f3c2-5b7a-7d10-8e21-4c3b2a190004"
@@ -82,6 +83,7 @@ func places() map[string]parameter {
 		"run":        {"run", id("The ID of a run."), ExampleRun},
 		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
 		"call":       {"call", id("The ID of a call of a model."), ExampleCall},
+		"feedback":   {"feedback", id("The ID of feedback on the thread."), ExampleFeedback},
 		"model":      {"model", text("The name of a graph, or the ID of an assistant, that takes messages."), "helper"},
 		"cron":       {"cron", id("The ID of a cron."), ExampleCron},
 		"user_id":    {"user_id", text("Whose conversation it is."), ExampleUser},

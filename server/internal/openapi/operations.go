@@ -126,7 +126,21 @@ func operations() map[string]operation {
 			in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread"),
 		},
 		"deleteThread": {summary: "Stop a thread's runs, and remove it with its history", out: none},
-		"copyThread":   {summary: "Copy a thread with its history", out: of("Thread")},
+		"listFeedback": {
+			summary: "List what people think of a thread and its runs, newest first", about: "Superstep's own.",
+			query: []parameter{{"limit", whole("The default is 100, the greatest 1000."), ""}, {"run_id", id("On this run alone."), ""}}, out: many("Feedback"),
+		},
+		"giveFeedback": {
+			fails: []int{http.StatusConflict}, summary: "Say what you think of a thread or a run", about: "Superstep's own. It goes with the thread.",
+			in: record("With a score, a comment or both.",
+				member{"run_id", id("The run that it is about, else it is about the thread.")},
+				member{"key", text("What is scored; a comment alone needs none.")},
+				member{"score", nullable(fraction(""))},
+				member{"comment", text("At most 10,000 bytes.")},
+			), inputs: []example{{"score", `{"key": "correctness", "score": 0.5, "comment": "The train is the slow one."}`}, {"note", `{"comment": "Ask Kim."}`}}, out: of("Feedback"),
+		},
+		"deleteFeedback": {summary: "Remove feedback", about: "Superstep's own.", out: none},
+		"copyThread":     {summary: "Copy a thread with its history", out: of("Thread")},
 		"postEvent": {
 			fails: []int{http.StatusConflict}, summary: "Send an event to a thread whose graph waits for it, or will", about: "Superstep's own: for graph.WaitFor.",
 			in: record("",

@@ -3,7 +3,6 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState, type RefObject } from "react";
 import { ask, assistantOf, client, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
 import { preview } from "./json";
-import { textOf } from "./messages";
 import { lengthened, renewed, wants, without, type Held } from "./pages";
 import { format } from "./route";
 import { wanted } from "./search";
@@ -11,12 +10,8 @@ import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, When
 import { poll } from "./watch";
 
 const page = 40;
-const mostSearched = 5000; // threads, for words, until somebody wants more
 
-function titleOf(t: ThreadInfo): string {
-  const first = t.extracted?.first;
-  return (first === undefined || first === null ? "" : preview(textOf(first), 70)) || (typeof t.metadata?.title === "string" ? t.metadata.title : "");
-}
+const titleOf = (t: ThreadInfo) => preview(t.title ?? "", 70);
 
 export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   assistants: Assistant[]; current?: string; turn: number; search: RefObject<HTMLInputElement | null>; fresh: () => void; deleted: (id: string) => void;
@@ -29,15 +24,14 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const [count, setCount] = useState<number>();
   const [error, setError] = useState<unknown>();
   const [again, setAgain] = useState(0);
-  const [further, searchFurther] = useState({ query: "", most: mostSearched });
   const [removing, remove] = useState<ThreadInfo>();
   const [removeProblem, setRemoveProblem] = useState<string>();
   useEffect(() => { const t = setTimeout(() => settle(text), 200); return () => clearTimeout(t); }, [text]);
   const q = wanted(settled);
-  const filter = { status: status || undefined, values: q.values, metadata: { ...q.metadata, ...(graph ? { assistant_id: graph } : {}) } };
+  const filter = { query: q.rest || undefined, status: status || undefined, values: q.values, metadata: { ...q.metadata, ...(graph ? { assistant_id: graph } : {}) } };
   const load = (offset: number, limit: number, signal?: AbortSignal) => searchThreads({
     limit, offset, ids: q.ids, ...filter,
-    select: ["thread_id", "created_at", "updated_at", "metadata", "status"], extract: { first: "values.messages[0].content", last: "values.messages[-1].content" },
+    select: ["thread_id", "created_at", "updated_at", "metadata", "status", "title"],
     sort_by: "updated_at", sort_order: "desc",
   }, signal);
   // Another search begins anew; a change elsewhere is seen on the first page.
@@ -77,21 +71,20 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   }, busy ? 2000 : 4000, busy ? 10_000 : 30_000), [busy, query, turn]);
   const names = new Map(assistants.map((a) => [a.assistant_id, a.name || a.graph_id]));
   const nameOf = (t: ThreadInfo) => names.get(assistantOf(t) ?? "") ?? String(t.metadata?.graph_id ?? "no graph yet");
-  const shown = (list ?? []).filter((t) => !q.rest || [titleOf(t), preview(t.extracted?.last ?? "", 2000), nameOf(t), t.thread_id, t.status, JSON.stringify(t.metadata ?? {})].join(" ").toLowerCase().includes(q.rest));
+  const shown = list ?? [];
   const box = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => box.current, estimateSize: () => 54, overscan: 8, getItemKey: (i) => shown[i]!.thread_id });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? -1;
   // One page is asked for at a time, by where the list ends. What fails is asked for
-  // again when somebody says so. Words are looked for in what is listed.
-  const loaded = list ? held!.loaded : 0, most = further.query === query ? further.most : mostSearched;
-  const wanting = error === undefined && wants(list && held, last >= shown.length - 4, !!q.rest, most);
-  const bounded = more && !!q.rest && loaded >= most;
+  // again when somebody says so.
+  const loaded = list ? held!.loaded : 0;
+  const wanting = error === undefined && wants(list && held, last >= shown.length - 4);
   useEffect(() => {
     if (!wanting) return;
-    const abort = new AbortController(), size = q.rest ? Math.min(200, most - loaded) : page;
-    load(loaded, size, abort.signal).then(
-      (old) => { if (!abort.signal.aborted) hold((h) => lengthened(h, query, loaded, old, size)); },
+    const abort = new AbortController();
+    load(loaded, page, abort.signal).then(
+      (old) => { if (!abort.signal.aborted) hold((h) => lengthened(h, query, loaded, old, page)); },
       (e: unknown) => { if (!abort.signal.aborted) setError(e); },
     );
     return () => abort.abort();
@@ -114,7 +107,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
       </div>
       {error !== undefined && <Problem text={words(error)} retry={() => { setError(undefined); setAgain((n) => n + 1); }} />}
       {!list && error === undefined && <div className="center"><Spinner label="Loading threads" /></div>}
-      {list && shown.length === 0 && (!more || bounded) && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{bounded && <p>Only the newest {loaded.toLocaleString()} threads were searched.</p>}{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
+      {list && shown.length === 0 && !more && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
       <div className="thread-box" ref={box} hidden={shown.length === 0}>
         <ul className="thread-list" aria-label="Threads" style={{ height: virtual.getTotalSize() }}>
           {items.map((v) => {
@@ -131,8 +124,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
           })}
         </ul>
       </div>
-      {list && shown.length > 0 && <p className="hint thread-count" role="status">{q.rest ? `${shown.length}${more && !bounded ? "+" : ""} found${bounded ? ` among the newest ${loaded.toLocaleString()} threads` : ""}` : `${(count ?? shown.length).toLocaleString()} ${(count ?? shown.length) === 1 ? "thread" : "threads"}`}</p>}
-      {bounded && <Button kind="quiet" onClick={() => searchFurther({ query, most: loaded + mostSearched })}>Search older ones</Button>}
+      {list && shown.length > 0 && <p className="hint thread-count" role="status">{filtered ? `${(count ?? shown.length).toLocaleString()} found` : `${(count ?? shown.length).toLocaleString()} ${(count ?? shown.length) === 1 ? "thread" : "threads"}`}</p>}
       {removing && (
         <Dialog title="Delete the thread?" close={() => remove(undefined)}>
           <p>“{titleOf(removing) || removing.thread_id}” and its whole history will be gone.</p>

@@ -23,10 +23,11 @@ import type { Turn } from "./turns";
 import { Button, duration, Empty, Icon, IconButton, JsonView, Problem, Spinner, Status, useAsync } from "./ui";
 
 const Calls = lazy(() => import("./Calls"));
+const Notes = lazy(() => import("./Notes"));
 const FlowView = lazy(() => import("./FlowView"));
 const TurnList = lazy(() => import("./TurnList"));
 
-export type Pane = "run" | "turns" | "timeline" | "calls" | "state" | "events";
+export type Pane = "run" | "turns" | "timeline" | "calls" | "state" | "events" | "notes";
 
 export function Workbench({ session, assistant, assistants, dialogue, dark, pane: wanted, setPane }: { session: Session; assistant: Assistant; assistants: Assistant[]; dialogue?: string; dark: boolean; pane: Pane; setPane: (p: Pane) => void }) {
   const speaks = assistant.graph_id === dialogue;
@@ -79,7 +80,7 @@ export function Workbench({ session, assistant, assistants, dialogue, dark, pane
   const [turn, selectTurn] = useState<number>();
   useEffect(() => selectTurn(undefined), [snap.threadId, assistant.assistant_id]);
   const inFlow = speaks && view === "flow";
-  const panes: [Pane, string][] = [["run", "Run"], ...(speaks ? [["turns", "Turns"] as [Pane, string]] : []), ["timeline", "Timeline"], ...(recorded.calls.length > 0 ? [["calls", "Calls"] as [Pane, string]] : []), ["state", "State"], ["events", "Events"]];
+  const panes: [Pane, string][] = [["run", "Run"], ...(speaks ? [["turns", "Turns"] as [Pane, string]] : []), ["timeline", "Timeline"], ...(recorded.calls.length > 0 ? [["calls", "Calls"] as [Pane, string]] : []), ["state", "State"], ["events", "Events"], ["notes", "Notes"]];
   return (
     <>
       <section className="pane pane-graph" aria-label="Graph">
@@ -129,6 +130,7 @@ export function Workbench({ session, assistant, assistants, dialogue, dark, pane
           {pane === "calls" && snap.threadId && !snap.notFound && <Suspense fallback={<div className="center"><Spinner /></div>}><Calls key={snap.threadId} thread={snap.threadId} recorded={recorded} /></Suspense>}
           {pane === "state" && !snap.notFound && <StatePane snap={snap} at={at} edit={() => edit({ at })} />}
           {pane === "events" && <EventLog snap={snap} />}
+          {pane === "notes" && !snap.notFound && (snap.threadId ? <Suspense fallback={<div className="center"><Spinner /></div>}><Notes key={snap.threadId} thread={snap.threadId} run={snap.state?.metadata?.run_id as string | undefined} /></Suspense> : <Empty title="No thread yet"><p>Notes are of a thread.</p></Empty>)}
         </div>
       </section>
       {editingInside && <InsideEditor assistant={assistant} edit={editingInside} session={session} snap={snap} close={() => editInside(undefined)} goOn={() => { setPane("run"); run({ input: null }); }} />}

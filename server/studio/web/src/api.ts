@@ -9,7 +9,7 @@ import type { Turn } from "./turns";
 export type { Assistant, Checkpoint };
 export type State = ThreadState<JsonObject>;
 export type Interrupt = { id: string; key?: string; value: Json; schema?: Schema };
-export type ThreadInfo = Thread<JsonObject> & { extracted?: Record<string, Json> };
+export type ThreadInfo = Thread<JsonObject> & { title?: string };
 
 // apiUrl is where the API is: what the query parameter names, else the place
 // above the page that the page was told by who serves it, else its origin.
@@ -117,6 +117,17 @@ export const asksAgain = async (signal: AbortSignal) => (await ask<{ flags?: { a
 export const askAgain = (thread: string, id: string, request: Json, signal: AbortSignal) => ask<Call>(`/threads/${thread}/model_calls/${id}`, { request }, signal);
 
 export const callOf = (thread: string, id: string, signal: AbortSignal) => ask<Call>(`/threads/${thread}/model_calls/${id}`, undefined, signal);
+
+// Feedback is what somebody thinks of a thread, or of a run of it.
+export type Feedback = { feedback_id: string; run_id: string | null; key: string; score: number | null; comment: string; user_id: string | null; created_at: string };
+
+export const feedbackOn = (thread: string, signal: AbortSignal) => ask<Feedback[]>(`/threads/${thread}/feedback?limit=1000`, undefined, signal);
+export const giveFeedback = (thread: string, f: { key?: string; score?: number; comment: string; run_id?: string }) => ask<Feedback>(`/threads/${thread}/feedback`, f);
+
+export async function removeFeedback(thread: string, id: string) {
+  const response = await fetch(`${apiUrl}/threads/${thread}/feedback/${id}`, { method: "DELETE", headers });
+  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
+}
 
 // testOf returns a conversation as a test.
 export async function testOf(thread: string): Promise<string> {

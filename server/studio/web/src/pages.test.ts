@@ -44,17 +44,9 @@ test("another query, and a list of less than a page, begin the list anew", () =>
   expect(renewed(held(2, false), "q", threads(0, 4), 4)).toEqual(held(4));
 });
 
-test("a search for words asks for pages up to its bound, also where few threads match", () => {
-  for (const near of [true, false]) {
-    let h: Held<ReturnType<typeof threads>[number]> | undefined = renewed(undefined, "q", threads(0, 4), 4);
-    while (h && h.loaded < 400 && wants(h, near, true, 40)) h = lengthened(h, "q", h.loaded, threads(h.loaded, h.loaded + 4), 4);
-    expect(h?.loaded).toBe(40);
-  }
-  expect(wants(held(8, false), true, true, 40)).toBe(false);
-});
-
-test("a list without words asks for a page where somebody comes to its end, however long it is", () => {
-  expect(wants(held(400), true, false, 40)).toBe(true);
-  expect(wants(held(8), false, false, 40)).toBe(false);
-  expect(wants(undefined, true, false, 40)).toBe(false);
+test("a list asks for a page where somebody comes to its end, however long it is", () => {
+  expect(wants(held(400), true)).toBe(true);
+  expect(wants(held(400, false), true)).toBe(false);
+  expect(wants(held(8), false)).toBe(false);
+  expect(wants(undefined, true)).toBe(false);
 });

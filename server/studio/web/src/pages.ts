@@ -27,12 +27,8 @@ export function lengthened<T extends Thread>(held: Held<T> | undefined, query: s
   return { ...held, items: [...held.items, ...old.filter((t) => !known.has(t.thread_id))], loaded: from + old.length, more: old.length >= size };
 }
 
-// wants reports whether the next page is to be asked for: if the list is looked at near
-// its end or, to look for words, while fewer than most threads are loaded. Where few
-// match, every end is near: of words the bound alone decides.
-export function wants(held: Held<unknown> | undefined, near: boolean, words: boolean, most: number): boolean {
-  return !!held?.more && (words ? held.loaded < most : near);
-}
+// wants reports whether the next page is to be asked for: the list is looked at near its end.
+export const wants = (held: Held<unknown> | undefined, near: boolean): boolean => !!held?.more && near;
 
 // without is the list when a thread has been deleted.
 export function without<T extends Thread>(held: Held<T> | undefined, id: string): Held<T> | undefined {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -55,74 +57,131 @@ func settledSaying(g *served, snap *snapshot, settle func(*db.Thread)) func(*db.
 }
 
 // said returns the title that a state gives its thread, and the texts in it: of many the
-// beginning and the end.
+// beginning and the end. It decodes no others: a state may be large, and each run ends with this.
 func (g *served) said(state json.RawMessage) (title, says string) {
-	var whole any
-	if json.Unmarshal(state, &whole) != nil {
-		return "", ""
-	}
 	if g.title != "" {
-		title = inOneLine(at(whole, stepsOf(g.title)))
+		title = inOneLine(rawAt(state, stepsOf(g.title)))
 	} else {
-		title = firstSaid(whole)
+		title = firstSaid(state)
 	}
-	var b strings.Builder
-	texts(whole, &b)
-	if says = b.String(); len(says) > mostSaid {
+	var first, last []json.RawMessage
+	atFirst, atLast := 0, 0 // bytes
+	texts(state, 0, func(text json.RawMessage) {
+		if atFirst < mostSaid/4 {
+			first, atFirst = append(first, text), atFirst+len(text)
+			return
+		}
+		last, atLast = append(last, text), atLast+len(text)
+		for atLast-len(last[0]) >= 3*mostSaid/4 {
+			atLast -= len(last[0])
+			last = last[1:]
+		}
+	})
+	if says = inLines(append(first, last...)); len(says) > mostSaid {
 		says = strings.ToValidUTF8(says[:mostSaid/4], "") + "\n" + strings.ToValidUTF8(says[len(says)-3*mostSaid/4:], "")
 	}
 	return title, says
 }
 
 // firstSaid returns what a person has said first.
-func firstSaid(state any) string {
-	list, _ := at(state, []string{"messages"}).([]any)
-	for _, m := range list {
-		m, _ := m.(map[string]any)
-		if m["type"] == "human" || m["role"] == "user" {
-			return inOneLine(m["content"])
+func firstSaid(state json.RawMessage) (title string) {
+	jsonscan.Elements(rawAt(state, []string{"messages"}), func(message []byte) bool {
+		var m struct{ Type, Role, Content json.RawMessage }
+		jsonscan.Members(message, func(key, value []byte) bool {
+			switch string(key) {
+			case "type":
+				m.Type = value
+			case "role":
+				m.Role = value
+			case "content":
+				m.Content = value
+			}
+			return true
+		})
+		if string(m.Type) != `"human"` && string(m.Role) != `"user"` {
+			return true
 		}
+		title = inOneLine(m.Content)
+		return false
+	})
+	return title
+}
+
+// rawAt returns what is at a path in JSON, as [at] does; nil if nothing is.
+func rawAt(v json.RawMessage, path []string) json.RawMessage {
+	for _, step := range path {
+		var next json.RawMessage
+		index, err := strconv.Atoi(step)
+		if !jsonscan.Members(v, func(key, value []byte) bool {
+			if string(key) == step {
+				next = value
+			}
+			return true
+		}) && err == nil {
+			var all []json.RawMessage
+			jsonscan.Elements(v, func(value []byte) bool { all = append(all, value); return true })
+			if index < 0 {
+				index += len(all)
+			}
+			if index >= 0 && index < len(all) {
+				next = all[index]
+			}
+		}
+		v = next
 	}
-	return ""
+	return v
 }
 
 // inOneLine returns a value as a title: its texts in one line, or its JSON.
-func inOneLine(v any) string {
-	var b strings.Builder
-	switch v := v.(type) {
-	case nil:
-	case string, []any, map[string]any:
-		texts(v, &b)
-	default:
-		data, _ := json.Marshal(v) // which was JSON
-		b.Write(data)
+func inOneLine(v json.RawMessage) string {
+	var all []json.RawMessage
+	texts(v, 0, func(text json.RawMessage) { all = append(all, text) })
+	text := strings.Join(strings.Fields(inLines(all)), " ")
+	if len(v) > 0 && !strings.ContainsRune(`"[{n`, rune(v[0])) { // a number, or whether something is so
+		text = string(v)
 	}
-	text := strings.Join(strings.Fields(b.String()), " ")
 	if utf8.RuneCountInString(text) > mostTitle {
 		text = string([]rune(text)[:mostTitle-1]) + "…"
 	}
 	return text
 }
 
-// texts writes the texts of JSON, each in a line: of messages and their parts what is
-// said, and not of what kind they are.
-func texts(v any, b *strings.Builder) {
-	switch v := v.(type) {
-	case string:
-		if v != "" {
-			b.WriteString(v)
+func inLines(texts []json.RawMessage) string {
+	var b strings.Builder
+	for _, raw := range texts {
+		if text, _ := jsonscan.Text(raw); text != "" {
+			b.WriteString(text)
 			b.WriteByte('\n')
 		}
-	case []any:
-		for _, e := range v {
-			texts(e, b)
-		}
-	case map[string]any:
-		_, typed := v["type"].(string)
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if !typed || name != "type" && name != "id" {
-				texts(v[name], b)
+	}
+	return b.String()
+}
+
+// maxNested is how deep texts are looked for: each level is read once more.
+const maxNested = 32
+
+// texts calls take with the texts of JSON: of messages and their parts with what is said,
+// and not with of what kind they are.
+func texts(v json.RawMessage, depth int, take func(text json.RawMessage)) {
+	if len(v) == 0 || depth > maxNested {
+		return
+	}
+	switch v[0] {
+	case '"':
+		take(v)
+	case '[':
+		jsonscan.Elements(v, func(e []byte) bool { texts(e, depth+1, take); return true })
+	case '{':
+		typed := false
+		jsonscan.Members(v, func(key, value []byte) bool {
+			typed = string(key) == "type" && value[0] == '"'
+			return !typed
+		})
+		jsonscan.Members(v, func(key, value []byte) bool {
+			if !typed || string(key) != "type" && string(key) != "id" {
+				texts(value, depth+1, take)
 			}
-		}
+			return true
+		})
 	}
 }

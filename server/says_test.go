@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -110,5 +111,23 @@ func TestATitleIsOfTheState(t *testing.T) {
 		if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), "it has lines, topic") {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+func TestWhatALargeStateSaysIsItsBeginningAndItsEnd(t *testing.T) {
+	c := start(t, server.Graph(essays(t), server.Titled("lines[-1]")), quiet())
+	id := call[object](c, "POST", "/threads", object{"metadata": object{"graph_id": "essays"}})["thread_id"].(string)
+	lines := make([]string, 2000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("line%d \u00fc", i)
+	}
+	call[any](c, "POST", "/threads/"+id+"/state", object{"values": object{"topic": "numbers", "lines": lines}, "as_node": "write"})
+	for query, want := range map[string]int{"numbers": 1, "line0 ü": 1, "line100": 1, "line1000": 0, "line1999": 1} {
+		if got := call[float64](c, "POST", "/threads/count", object{"query": query}); int(got) != want {
+			t.Errorf("%q finds %v", query, got)
+		}
+	}
+	if got := call[object](c, "GET", "/threads/"+id, nil)["title"]; got != "line1999 ü" {
+		t.Errorf("the title is %q", got)
 	}
 }

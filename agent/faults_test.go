@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -340,9 +341,15 @@ var ways = map[string]func(w *world) way{
 
 type threadWay struct{ w *world }
 
+// invoke waits for the thread if a tool is at work that an earlier call has left behind:
+// until its result is recorded the thread is busy. A lease that nobody gave up lasts longer.
 func (t threadWay) invoke(ctx context.Context, r graph.Request[S]) error {
-	_, err := t.w.g.Thread(t.w.thread).Invoke(ctx, r)
-	return err
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		_, err := t.w.g.Thread(t.w.thread).Invoke(ctx, r)
+		if !errors.Is(err, graph.ErrThreadBusy) || time.Now().After(until) {
+			return err
+		}
+	}
 }
 
 func (t threadWay) say(ctx context.Context, text string, anew bool) error {

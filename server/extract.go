@@ -1,10 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // maxExtract is how many values of each thread a search may ask for.
@@ -33,22 +34,16 @@ func stepsOf(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 }
 
-// extract returns what is at the paths in a thread, which is read as JSON once.
+// extract returns what is at the paths in a thread, which is written as JSON once.
 func (p paths) extract(v *threadView, b *budget) (object, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	var whole any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber() // numbers stay as they are written
-	if err := d.Decode(&whole); err != nil {
-		return nil, err
-	}
 	out := object{}
 	for alias, steps := range p {
-		if out[alias], err = json.Marshal(at(whole, steps)); err != nil {
-			return nil, err
+		if out[alias] = at(data, steps); out[alias] == nil {
+			out[alias] = json.RawMessage("null")
 		}
 		if err := b.spend(len(out[alias])); err != nil {
 			return nil, err
@@ -57,24 +52,27 @@ func (p paths) extract(v *threadView, b *budget) (object, error) {
 	return out, nil
 }
 
-// at returns what is at a path, nil if nothing is.
-func at(v any, path []string) any {
+// at returns what is at a path in JSON, nil if nothing is.
+func at(v json.RawMessage, path []string) json.RawMessage {
 	for _, step := range path {
-		switch of := v.(type) {
-		case map[string]any:
-			v = of[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if i < 0 {
-				i += len(of)
+		var next json.RawMessage
+		index, err := strconv.Atoi(step)
+		if !jsonscan.Members(v, func(key, value []byte) bool {
+			if string(key) == step {
+				next = value
 			}
-			if err != nil || i < 0 || i >= len(of) {
-				return nil
+			return true
+		}) && err == nil {
+			var all []json.RawMessage
+			jsonscan.Elements(v, func(value []byte) bool { all = append(all, value); return true })
+			if index < 0 {
+				index += len(all)
 			}
-			v = of[i]
-		default:
-			return nil
+			if index >= 0 && index < len(all) {
+				next = all[index]
+			}
 		}
+		v = next
 	}
 	return v
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -60,7 +59,7 @@ func settledSaying(g *served, snap *snapshot, settle func(*db.Thread)) func(*db.
 // beginning and the end. It decodes no others: a state may be large, and each run ends with this.
 func (g *served) said(state json.RawMessage) (title, says string) {
 	if g.title != "" {
-		title = inOneLine(rawAt(state, stepsOf(g.title)))
+		title = inOneLine(at(state, stepsOf(g.title)))
 	} else {
 		title = firstSaid(state)
 	}
@@ -85,7 +84,7 @@ func (g *served) said(state json.RawMessage) (title, says string) {
 
 // firstSaid returns what a person has said first.
 func firstSaid(state json.RawMessage) (title string) {
-	jsonscan.Elements(rawAt(state, []string{"messages"}), func(message []byte) bool {
+	jsonscan.Elements(at(state, []string{"messages"}), func(message []byte) bool {
 		var m struct{ Type, Role, Content json.RawMessage }
 		jsonscan.Members(message, func(key, value []byte) bool {
 			switch string(key) {
@@ -105,31 +104,6 @@ func firstSaid(state json.RawMessage) (title string) {
 		return false
 	})
 	return title
-}
-
-// rawAt returns what is at a path in JSON, as [at] does; nil if nothing is.
-func rawAt(v json.RawMessage, path []string) json.RawMessage {
-	for _, step := range path {
-		var next json.RawMessage
-		index, err := strconv.Atoi(step)
-		if !jsonscan.Members(v, func(key, value []byte) bool {
-			if string(key) == step {
-				next = value
-			}
-			return true
-		}) && err == nil {
-			var all []json.RawMessage
-			jsonscan.Elements(v, func(value []byte) bool { all = append(all, value); return true })
-			if index < 0 {
-				index += len(all)
-			}
-			if index >= 0 && index < len(all) {
-				next = all[index]
-			}
-		}
-		v = next
-	}
-	return v
 }
 
 // inOneLine returns a value as a title: its texts in one line, or its JSON.

@@ -113,6 +113,37 @@ func Run(t *testing.T, open func(t *testing.T) bus.Bus) {
 	})
 }
 
+// Outlives has the server of two connected buses killed and started again: a subscription
+// goes on, though what the server had is lost.
+func Outlives(t *testing.T, a, b bus.Bus, kill, start func() error) {
+	t.Helper()
+	s := subscribe(t, b, "t")
+	if err := kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Publish(t.Context(), "t", []byte("lost")); err == nil {
+		t.Error("published while the server was down")
+	}
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
+	var got [][]byte
+	for i := 0; len(got) == 0; i++ {
+		if i > 600 {
+			t.Fatal("nothing is told after the server is back")
+		}
+		_ = a.Publish(t.Context(), "t", []byte("told"))
+		select {
+		case <-s.News():
+			got, _ = s.Read(t.Context())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if string(got[0]) != "told" {
+		t.Errorf("read %q", got)
+	}
+}
+
 func subscribe(t *testing.T, b bus.Bus, thread string) bus.Subscription {
 	t.Helper()
 	s, err := b.Subscribe(t.Context(), thread)

@@ -91,36 +91,7 @@ func TestAStreamIsBounded(t *testing.T) {
 
 func TestASubscriptionOutlivesARestartOfTheServer(t *testing.T) {
 	server := servertest.OwnRedis(t, "--appendonly", "no", "--save", "")
-	a, b := open(t, server.URL(), ""), open(t, server.URL(), "")
-	s, err := b.Subscribe(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Publish(t.Context(), "t", []byte("lost")); err == nil {
-		t.Error("published while the server was down")
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var got [][]byte
-	for i := 0; len(got) == 0; i++ {
-		if i > 600 {
-			t.Fatal("nothing is told after the restart")
-		}
-		_ = a.Publish(t.Context(), "t", []byte("told"))
-		select {
-		case <-s.News():
-			got, _ = s.Read(t.Context())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	if string(got[0]) != "told" {
-		t.Errorf("read %q", got)
-	}
+	bustest.Outlives(t, open(t, server.URL(), ""), open(t, server.URL(), ""), server.Kill, server.Start)
 }
 
 func TestWhatCanNotBeUsedIsRefused(t *testing.T) {

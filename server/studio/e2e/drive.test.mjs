@@ -78,8 +78,13 @@ scenario("many threads stay usable, and a search among them misses none", { serv
   await page.locator(".thread-list li").first().waitFor();
   go();
   await found("271 found").waitFor();
+  const asked = [];
+  page.on("request", (r) => { if (r.url().endsWith("/threads/search") && offset(r) > 0) asked.push(offset(r)); });
   await search("box");
   await found("1,000 found").waitFor();
+  await scroll(200);
+  assert.ok(asked.length >= 4, `pages ${asked} were asked for`);
+  assert.deepEqual(asked, [...new Set(asked)], "no page is asked for twice");
 });
 
 scenario("a large state and a long history stay usable", { server: STUDIO_LARGE }, async (v) => {

@@ -361,10 +361,15 @@ func (tr *trial) disturb(faults int, pause time.Duration) {
 	allUp := func() bool { return !slices.ContainsFunc(tr.workers, func(w *worker) bool { return w.stopped.Load() }) }
 	tr.until(time.Now().Add(time.Minute), allUp)
 	// With few faults those of stopping may all have missed.
-	for n := 0; n < 8 && faults >= 10 && tr.counts["refused after a stop"] == 0; n++ {
+	refused := func() bool {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		return tr.counts["refused after a stop"] > 0
+	}
+	for n := 0; n < 8 && faults >= 10 && !refused(); n++ {
 		tr.fault(fStop)
 		tr.until(time.Now().Add(time.Minute), allUp)
-		tr.until(time.Now().Add(time.Second), func() bool { return tr.counts["refused after a stop"] > 0 })
+		tr.until(time.Now().Add(time.Second), refused)
 	}
 }
 

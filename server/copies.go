@@ -37,10 +37,17 @@ func (f *feeds) copy(ctx context.Context, one *feed, state db.Feed) {
 		// Where the feed ends comes first: the events before that are there by then, as
 		// far as they are still kept.
 		var err error
+		first := int64(0) // that is known to be the feed's as the database had it
 		if !known {
+			first = one.own().First
 			state, err = f.db.FeedState(ctx, one.thread)
 		}
-		ended := err == nil && one.against(state) != 0
+		// What was read before the feed began says nothing of whether it is over.
+		is := one.against(state)
+		if err == nil && is > 0 && one.own().First != first {
+			continue
+		}
+		ended := err == nil && is != 0
 		if ended {
 			state = one.own()
 		}

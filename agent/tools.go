@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/tool"
@@ -423,6 +424,16 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 // call.
 func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o outcome, res tool.Result, failed, err error) {
 	call := j.call
+	start := time.Now()
+	defer func() {
+		if errors.Is(err, graph.ErrInterrupted) {
+			return // it asks, and runs again
+		}
+		ran := calls.ToolCall{Tool: call.Name, Call: call.ID, Began: start, Took: time.Since(start), Failed: failed != nil || err != nil}
+		if noted := calls.RecordTool(node, ran); err == nil {
+			err = noted
+		}
+	}()
 	ctx, spent := Metered(ctx)
 	began := false
 	r, err := wrapTool(t.Use, call, func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {

@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
+	"time"
 
 	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -19,20 +22,44 @@ func AskAgain(open func(ctx context.Context, c *calls.Call) (model.Model, error)
 	return func(c *config) { c.openModel = open }
 }
 
+// shownPlace is where and when something was called, as clients see it.
+type shownPlace struct {
+	ID         string  `json:"call_id"`
+	Node       string  `json:"node"`
+	NS         string  `json:"checkpoint_ns"`
+	Checkpoint *string `json:"checkpoint_id"` // null while its superstep is open
+	RunID      *string `json:"run_id"`        // null if its checkpoint doesn't say, as those of subgraphs
+	Step       int     `json:"step"`
+	Task       int     `json:"task"`
+	Attempt    int     `json:"attempt"`
+	BeganAt    instant `json:"began_at"`
+	Took       float64 `json:"took"` // seconds
+}
+
+func placeShown(p *calls.Place, attempt int, began time.Time, took time.Duration) shownPlace {
+	out := shownPlace{ID: p.ID, Node: p.Node, NS: shownNamespace(p.Namespace), Step: p.Step, Task: p.Task, Attempt: attempt, BeganAt: instant(began), Took: took.Seconds()}
+	if p.Checkpoint != "" {
+		out.Checkpoint = &p.Checkpoint
+	}
+	if run := p.Metadata["run_id"]; run != "" {
+		out.RunID = &run
+	}
+	return out
+}
+
+// shownTool is a call of a tool, as clients see it. It is Superstep's own.
+type shownTool struct {
+	shownPlace
+	Tool   string `json:"tool"`
+	Call   string `json:"tool_call_id"` // that the model gave it
+	Failed bool   `json:"failed"`
+}
+
 // shownCall is a call of a model, as clients see it. It is Superstep's own.
 type shownCall struct {
-	ID         string            `json:"call_id"`
-	Node       string            `json:"node"`
-	NS         string            `json:"checkpoint_ns"`
-	Checkpoint *string           `json:"checkpoint_id"` // null while its superstep is open
-	RunID      *string           `json:"run_id"`        // null if its checkpoint doesn't say, as those of subgraphs
-	Step       int               `json:"step"`
-	Task       int               `json:"task"`
-	Attempt    int               `json:"attempt"`
+	shownPlace
 	Provider   string            `json:"provider"`
 	Model      string            `json:"model"`
-	BeganAt    instant           `json:"began_at"`
-	Took       float64           `json:"took"`        // seconds
 	FirstToken *float64          `json:"first_token"` // seconds
 	Finish     chat.FinishReason `json:"finish"`
 	Usage      *db.Usage         `json:"usage"`
@@ -47,15 +74,8 @@ type shownCall struct {
 
 func callShown(c *calls.Call, prices map[string]model.Prices) shownCall {
 	out := shownCall{
-		ID: c.ID, Node: c.Node, NS: shownNamespace(c.Namespace), Step: c.Step, Task: c.Task, Attempt: c.Attempt,
-		Provider: c.Provider, Model: c.Model, BeganAt: instant(c.Began), Took: c.Took.Seconds(), Finish: c.Finish,
-		Cached: c.Cached, ErrorKind: c.ErrorKind, Request: c.Request, Answer: c.Answer,
-	}
-	if c.Checkpoint != "" {
-		out.Checkpoint = &c.Checkpoint
-	}
-	if run := c.Metadata["run_id"]; run != "" {
-		out.RunID = &run
+		shownPlace: placeShown(&c.Place, c.Attempt, c.Began, c.Took),
+		Provider:   c.Provider, Model: c.Model, Finish: c.Finish, Cached: c.Cached, ErrorKind: c.ErrorKind, Request: c.Request, Answer: c.Answer,
 	}
 	if c.FirstToken > 0 {
 		out.FirstToken = new(c.FirstToken.Seconds())
@@ -76,6 +96,18 @@ func callShown(c *calls.Call, prices map[string]model.Prices) shownCall {
 const mostCalls = 1000
 
 func (s *states) listCalls(w http.ResponseWriter, r *http.Request) error {
+	known := model.KnownModels()
+	return pageOfCalls(s, w, r, calls.List, func(c *calls.Call) shownCall { return callShown(c, known.Prices(c.Model)) })
+}
+
+func (s *states) listToolCalls(w http.ResponseWriter, r *http.Request) error {
+	return pageOfCalls(s, w, r, calls.ListTools, func(c *calls.ToolCall) shownTool {
+		return shownTool{placeShown(&c.Place, c.Attempt, c.Began, c.Took), c.Tool, c.Call, c.Failed}
+	})
+}
+
+// pageOfCalls answers with a page of calls of a thread.
+func pageOfCalls[C, Shown any](s *states, w http.ResponseWriter, r *http.Request, list func(context.Context, checkpoint.Store, string, calls.Query) iter.Seq2[*C, error], show func(*C) Shown) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -93,13 +125,12 @@ func (s *states) listCalls(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	out := []shownCall{}
-	known := model.KnownModels()
-	for c, err := range calls.List(r.Context(), s.store, t.ID, calls.Query{Limit: limit, Before: before}) {
+	out := []Shown{}
+	for c, err := range list(r.Context(), s.store, t.ID, calls.Query{Limit: limit, Before: before}) {
 		if err != nil {
 			return err
 		}
-		out = append(out, callShown(c, known.Prices(c.Model)))
+		out = append(out, show(c))
 	}
 	return write(w, out)
 }

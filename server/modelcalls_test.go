@@ -104,3 +104,34 @@ func TestCallsOfModelsAreListedAndShownWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestCallsOfToolsAreListed(t *testing.T) {
+	c := start(t, server.Graph(answering(t)), quiet())
+	thread := "/threads/" + call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	if got := call[[]object](c, "GET", thread+"/tool_calls", nil); len(got) != 0 {
+		t.Fatalf("of a new thread: %v", got)
+	}
+	for range 2 {
+		call[any](c, "POST", thread+"/runs/wait", object{"assistant_id": "agent", "input": object{"user_input": "What is 6 times 7?"}})
+	}
+	list := call[[]object](c, "GET", thread+"/tool_calls", nil)
+	if len(list) != 2 {
+		t.Fatalf("%d calls: %v", len(list), list)
+	}
+	for _, got := range list {
+		if got["tool"] != "multiply" || got["tool_call_id"] == "" || got["node"] != "tools" || got["failed"] != false || got["attempt"] != 1.0 || got["checkpoint_id"] == nil || got["run_id"] == nil || got["began_at"] == nil || got["took"] == nil {
+			t.Errorf("%v", got)
+		}
+	}
+	if got := call[[]object](c, "GET", thread+"/tool_calls?before="+list[0]["call_id"].(string), nil); len(got) != 1 || got[0]["call_id"] != list[1]["call_id"] {
+		t.Errorf("before the newest: %v", got)
+	}
+	if got := call[[]object](c, "GET", thread+"/tool_calls?limit=1", nil); len(got) != 1 {
+		t.Errorf("one: %v", got)
+	}
+	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "before=x"} {
+		if status, _, text := c.do("GET", thread+"/tool_calls?"+query, nil); status != 422 {
+			t.Errorf("%s: %d %s", query, status, text)
+		}
+	}
+}

@@ -1,5 +1,5 @@
-// Package calls records what models are asked on a thread and what they answer, and reads
-// it back.
+// Package calls records what models are asked on a thread and what they answer, and when
+// tools ran, and reads it back.
 //
 // The calls of agents, of agent.Generate, of what asks models on their behalf by
 // model.Generate or model.Ask, are recorded beside the thread's checkpoints ([note.Add]) if
@@ -12,7 +12,8 @@
 //	}
 //
 // Messages, tools and settings that calls of a thread have in common are stored once. [Redact]
-// alters calls before they are stored, or leaves them out; [Off] records none.
+// alters calls before they are stored, or leaves them out; [Off] records none. [ListTools] reads
+// when tools ran that agents called.
 package calls
 
 import (
@@ -263,16 +264,12 @@ type Query struct {
 // that have them when the thread is pruned. An error is yielded once, as the last pair.
 func List(ctx context.Context, store checkpoint.Store, thread string, q Query) iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
-		for e, err := range note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: Kind, ID: q.ID, Before: q.Before, Limit: q.Limit, Since: q.Since}) {
+		for e, err := range noted(ctx, store, thread, Kind, q) {
 			var c *Call
 			if err == nil {
 				c, err = read(&e)
 			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !yield(c, nil) {
+			if !yield(c, err) || err != nil {
 				return
 			}
 		}
@@ -296,7 +293,7 @@ func read(e *note.Entry) (*Call, error) {
 		return nil, fmt.Errorf("the recorded call %s of a model can't be read: %w", e.ID, err)
 	}
 	c := &Call{
-		Place:    Place{ID: e.ID, Node: e.Node, Namespace: e.Namespace, Step: e.Step, Task: e.Task, Checkpoint: e.Checkpoint, Metadata: e.Metadata},
+		Place:    placeOf(e),
 		Provider: s.Provider, Model: s.Model, Attempt: max(s.Attempt, 1), Began: time.UnixMicro(s.Began).UTC(),
 		Took: time.Duration(s.Took) * time.Microsecond, FirstToken: time.Duration(s.First) * time.Microsecond,
 		Finish: s.Finish, Cached: s.Cached, Error: s.Error, ErrorKind: s.Kind, entry: e, has: s.Answer,

@@ -179,6 +179,10 @@ func operations() map[string]operation {
 			summary: "List the calls of models that were made on a thread, newest first", about: "Superstep's own. Without what was sent and answered.",
 			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ModelCall"),
 		},
+		"listToolCalls": {
+			summary: "List the calls of tools that were made on a thread, newest first", about: "Superstep's own. When they ran; what they were given and returned is in the messages.",
+			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ToolCall"),
+		},
 		"askModelAgain": {
 			fails:   []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusNotImplemented},
 			summary: "Ask the model of a call once more, in other words", about: "Superstep's own. The answer is shown as a call in the place of that one; the thread stays as it is, and nothing is recorded. Servers that open no models (server.AskAgain) answer 501.",

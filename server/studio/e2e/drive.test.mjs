@@ -165,7 +165,8 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await v.picture("timeline-tokens");
   await page.getByLabel("Waterfall").check();
   await page.locator(".waterfall li", { hasText: "tools" }).getByText(/\d (µs|ms|s)$/).first().waitFor();
-  await page.getByText(/^\d+ tasks and \d+ calls? of models in /).waitFor();
+  await page.getByText(/^\d+ tasks, \d+ calls? of models, \d+ calls? of tools in /).waitFor();
+  await page.locator(".waterfall .is-tool").first().waitFor();
   await page.locator(".waterfall .is-call").first().waitFor();
   await v.picture("waterfall");
   await v.faultless("the waterfall");

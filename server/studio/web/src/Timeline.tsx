@@ -1,7 +1,7 @@
 // The history of a thread: what each step changed, and ways to go on from it.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { historyIn, words } from "./api";
+import { historyIn, toolsOf, words } from "./api";
 import type { Call } from "./calls";
 import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, waterfall, type Moment, type Rail, type Usage } from "./history";
 import { editingOf, placesOf, type Place } from "./inside";
@@ -12,6 +12,8 @@ import { Waterfall } from "./Waterfall";
 import { Button, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
 
 export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; editInside: (e: InsideEdit) => void; compare: (left: Moment, right: Moment) => void };
+
+const someTools = 200;
 
 type Row = { key: string; live: Task } | { key: string; live?: undefined; m: Moment; rail: Rail };
 
@@ -33,6 +35,7 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
   const line = useMemo(() => lineOf(moments, head?.id), [moments, head]);
   const spent = useMemo(() => total(line.map(usageOf)), [line]);
   const timed = line.some((m) => m.ran.length > 0);
+  const { data: tools, error: toolsError } = useAsync(async (signal) => (inTime && snap.threadId ? await toolsOf(snap.threadId, someTools, signal) : []), [inTime, snap.threadId, head?.id]);
   const lanes = Math.min(8, 1 + Math.max(0, ...rows.map((r) => (r.live ? 0 : r.m.lane))));
   const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => top.current?.closest<HTMLElement>(".tab-body") ?? null, estimateSize: () => 60, overscan: 6, getItemKey: (i) => rows[i]!.key, scrollMargin: 44 });
   const items = virtual.getVirtualItems();
@@ -49,7 +52,7 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
         {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
       </div>
-      {inTime && timed ? <Waterfall bars={waterfall(line, calls)} /> : <>
+      {inTime && timed ? <>{toolsError !== undefined && <Problem text={words(toolsError)} />}<Waterfall bars={waterfall(line, [...calls, ...(tools ?? [])])} /></> : <>
       <ol style={{ height: virtual.getTotalSize() }}>
         {items.map((v) => {
           const row = rows[v.index]!;

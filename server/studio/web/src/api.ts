@@ -1,5 +1,5 @@
 // The server, by LangGraph's SDK.
-import type { Call } from "./calls";
+import type { Call, ToolCall } from "./calls";
 import { Client, type Assistant, type Checkpoint, type Thread, type ThreadState } from "@langchain/langgraph-sdk";
 import type { Json, JsonObject } from "./json";
 import type { Figures } from "./runs";
@@ -111,6 +111,9 @@ export const turnsOf = (thread: string, before: number | undefined, signal: Abor
 // callsOf lists the newest calls of models on a thread, or those before one.
 export const callsOf = (thread: string, limit: number, before: string | undefined, signal?: AbortSignal) =>
   ask<Call[]>(`/threads/${thread}/model_calls?limit=${limit}${before ? "&before=" + before : ""}`, undefined, signal);
+
+// toolsOf lists the newest calls of tools on a thread.
+export const toolsOf = (thread: string, limit: number, signal?: AbortSignal) => ask<ToolCall[]>(`/threads/${thread}/tool_calls?limit=${limit}`, undefined, signal);
 
 // asksAgain reports whether the server asks models again; askAgain has it do so, and nothing is recorded of it.
 export const asksAgain = async (signal: AbortSignal) => (await ask<{ flags?: { ask_again?: boolean } }>("/info", undefined, signal)).flags?.ask_again === true;

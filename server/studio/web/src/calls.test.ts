@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { beginOf, differences, dollars, pathOf, sent, spent, type Call } from "./calls";
+import { beginOf, differences, dollars, labelOf, pathOf, sent, spent, type Call, type ToolCall } from "./calls";
 import { waterfall, type Moment } from "./history";
 
 const call = (over: Partial<Call>): Call => ({
@@ -39,6 +39,9 @@ test("calls are bars among the tasks of their run", () => {
   const inside = call({}), later = call({ call_id: "d", began_at: "2026-01-01T00:00:09.000000+00:00" }), own = call({ call_id: "e", run_id: "r", began_at: "2026-01-01T00:00:01.700000+00:00", took: 0.1 });
   expect(waterfall([m], [later, own, inside]).map((b) => [b.name, b.call?.call_id, Math.round(b.from * 10) / 10, b.took])).toEqual([["agent", undefined, 0, 1000], ["agent", "c", 0.5, 500], ["agent", "e", 700, 100]]);
   expect(beginOf(inside) % 1).toBeCloseTo(0.5);
+  const { provider: _, model: __, ...where } = call({ call_id: "t", began_at: "2026-01-01T00:00:01.600000+00:00", took: 0.05 });
+  const tool = { ...where, tool: "weather", tool_call_id: "1", failed: false } as unknown as ToolCall;
+  expect(waterfall([m], [tool, inside]).map((b) => b.call && labelOf(b.call))).toEqual([undefined, "m", "weather"]);
   const early = call({ began_at: "2026-01-01T00:00:00.999900+00:00", took: 0.9 }); // than its task, as that was recorded
   expect(waterfall([m], [early]).map((b) => b.name)).toEqual(["agent", "agent"]);
   expect(waterfall([m], [early])[1]!.from).toBe(0);

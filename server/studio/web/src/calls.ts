@@ -2,16 +2,27 @@
 import { diff, isObject, type Change, type Json, type JsonObject } from "./json";
 import { messageOf, type Message } from "./messages";
 
-export type Call = {
+// What was called, where and when; took is in seconds.
+type Made = {
   call_id: string; node: string; checkpoint_ns: string; checkpoint_id: string | null; run_id: string | null; step: number; task: number; attempt: number;
-  provider: string; model: string; began_at: string; took: number; first_token: number | null; finish: string;
+  began_at: string; took: number;
+};
+
+export type Call = Made & {
+  provider: string; model: string; first_token: number | null; finish: string;
   usage: { input_tokens: number; output_tokens: number; cache_read_tokens: number; cache_write_tokens: number; reasoning_tokens: number } | null;
   cost: number | null; cached: boolean; error: string | null; error_kind: string;
   request?: JsonObject; answer?: JsonObject;
 };
 
+// A ToolCall is when a tool ran that a model had called.
+export type ToolCall = Made & { tool: string; tool_call_id: string; failed: boolean };
+
+// labelOf says what was called.
+export const labelOf = (c: Call | ToolCall) => ("tool" in c ? c.tool : c.model || "model");
+
 // pathOf names the node of a call, with those around it.
-export const pathOf = (c: Call): string[] => [...c.checkpoint_ns.split("|").filter((s) => s !== "").map((s) => decodeURIComponent(s.split(/[#:]/)[0]!)), c.node];
+export const pathOf = (c: Made): string[] => [...c.checkpoint_ns.split("|").filter((s) => s !== "").map((s) => decodeURIComponent(s.split(/[#:]/)[0]!)), c.node];
 
 // sent is what a call has sent: the messages, and the rest.
 export function sent(c: Call): { messages: Message[]; tools: JsonObject[]; settings: JsonObject } {
@@ -37,7 +48,7 @@ function plain(m: Json): Json {
 }
 
 // beginOf is when a call began, in milliseconds with their parts.
-export const beginOf = (c: Call) => Date.parse(c.began_at) + Number(/\.\d{3}(\d{3})/.exec(c.began_at)?.[1] ?? 0) / 1000;
+export const beginOf = (c: Made) => Date.parse(c.began_at) + Number(/\.\d{3}(\d{3})/.exec(c.began_at)?.[1] ?? 0) / 1000;
 
 // spent is what calls have used together; the cost is undefined if one's isn't known.
 export function spent(calls: Call[]): { input: number; output: number; cost: number | undefined } {

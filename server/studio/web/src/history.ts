@@ -1,5 +1,5 @@
 // What the history of a thread says.
-import { beginOf as callBegan, pathOf, type Call } from "./calls";
+import { beginOf as callBegan, pathOf, type Call, type ToolCall } from "./calls";
 import type { Interrupt, State } from "./api";
 import { diff, equal, type Change, type Json, type JsonObject } from "./json";
 import { conversation } from "./messages";
@@ -93,12 +93,12 @@ const beginOf = (r: Ran) => Date.parse(r.began_at) + Number(/\.\d{3}(\d{3})/.exe
 const endOf = (r: Ran) => beginOf(r) + r.took * 1000;
 
 // A Bar is when a task ran, in milliseconds since the first of its run began.
-// One with a call is of a call of a model, inside of a task or a subgraph of it.
-export type Bar = { key: string; name: string; step?: number; from: number; took: number; call?: Call };
+// One with a call is of a call of a model or a tool, inside of a task or a subgraph of it.
+export type Bar = { key: string; name: string; step?: number; from: number; took: number; call?: Call | ToolCall };
 
 // waterfall is when the tasks of the newest run ran that the line to a moment has, and which
-// calls of models they made.
-export function waterfall(line: Moment[], calls: Call[] = []): Bar[] {
+// calls of models and tools they made.
+export function waterfall(line: Moment[], calls: (Call | ToolCall)[] = []): Bar[] {
   const run = (m: Moment) => (m.state.metadata as { run_id?: string } | null)?.run_id;
   const of = run(line.findLast((m) => m.ran.length > 0) ?? line.at(-1)!);
   const ran = line.filter((m) => run(m) === of).flatMap((m) => m.ran.map((r, i) => ({ m, r, i })));

@@ -464,13 +464,16 @@ func testToldByTheNext(t *testing.T, event string) {
 }
 
 // sse reads a stream: its events but the first ones of runs, a line each.
-func (c client) sse(path string) (lines <-chan string, stop func()) {
+func (c client) sse(path string, headers ...string) (lines <-chan string, stop func()) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	c.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, "GET", c.url+path, nil)
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Set(pair[0], pair[1])
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -318,7 +318,9 @@ func (l *live) end(ctx context.Context, last tracked, status string, snap *snaps
 	}
 	// What can't be encoded was an error of the run before.
 	for _, one := range last.said {
-		_ = l.message(namespaceOf(one.of.from), one.of.from, one)
+		if l.speeches[one.of] != nil { // or else they weren't told that it began
+			_ = l.message(namespaceOf(one.of.from), one.of.from, one)
+		}
 	}
 	for _, p := range last.passed {
 		_ = l.checkpoint(p.Event)

@@ -944,3 +944,39 @@ func TestParallelSubgraphsHaveNamespacesOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// Who comes while a run works that nobody followed is told its end, also of one that stops
+// in the middle of a message.
+func TestWhoFollowsARunLateIsToldItsEndAlthoughAMessageBreaksOff(t *testing.T) {
+	said := make(chan struct{})
+	b := graph.New[trip]("talk")
+	b.AddNode("say", func(ctx context.Context, _ *trip) error {
+		if err := graph.EmitMessage(ctx, chat.ChunkOf(chat.Message{ID: "m", Role: chat.RoleAssistant, Parts: []chat.Part{chat.Text{Text: "well"}}})); err != nil {
+			return err
+		}
+		close(said)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	b.AddEdge(graph.Start, "say")
+	c := start(t, server.Graph(b.MustCompile()), quiet())
+	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	run := call[object](c, "POST", "/threads/"+thread+"/runs", object{"assistant_id": "talk", "input": object{}, "stream_mode": []string{"messages-tuple"}})
+	at := fmt.Sprintf("/threads/%s/runs/%v", thread, run["run_id"])
+	streamed, stop := c.sse(at+"/stream", "Last-Event-ID", "-1")
+	defer stop()
+	for line := range streamed {
+		if strings.HasPrefix(line, "messages ") {
+			break
+		}
+	}
+	<-said
+	s := c.follow(thread, everything)
+	if status, _, text := c.do("POST", at+"/cancel?wait=true", nil); status != 204 {
+		t.Fatalf("%d %s", status, text)
+	}
+	list := s.until(told.ending)
+	if got := lines(list); !strings.Contains(got, "interrupted") || strings.Contains(got, "messages") {
+		t.Errorf("events:\n%s", got)
+	}
+}

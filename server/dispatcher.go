@@ -47,6 +47,7 @@ type lane struct {
 
 // activeRun is a run that works.
 type activeRun struct {
+	ctx    context.Context // of its work
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 
@@ -186,19 +187,37 @@ func (d *dispatcher) run(run *db.Run) time.Duration {
 	case <-d.draining:
 		return 0
 	}
-	ctx, cancel := context.WithCancelCause(d.ctx)
-	defer cancel(nil)
-	a := &activeRun{cancel: cancel, done: make(chan struct{})}
-	defer close(a.done)
+	a := d.activate(run)
+	defer d.deactivate(run, a)
+	of, err := d.executor.claim(a, run)
+	if err == nil {
+		err = d.executor.execute(a, of)
+	}
+	return d.after(run, err)
+}
+
+// activate notes that a run works.
+func (d *dispatcher) activate(run *db.Run) *activeRun {
+	a := &activeRun{done: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancelCause(d.ctx)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.active[run.ID] = a
+	return a
+}
+
+// deactivate notes that a run doesn't work any more.
+func (d *dispatcher) deactivate(run *db.Run, a *activeRun) {
+	d.mu.Lock()
+	delete(d.active, run.ID)
 	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		delete(d.active, run.ID)
-		d.mu.Unlock()
-	}()
-	err := d.executor.execute(ctx, run, a)
+	close(a.done)
+	a.cancel(nil)
+}
+
+// after returns how long to wait until looking again after a run that came to an error, or
+// none.
+func (d *dispatcher) after(run *db.Run, err error) time.Duration {
 	switch {
 	case errors.Is(err, db.ErrNotFound):
 		return 0 // it was removed
@@ -211,6 +230,102 @@ func (d *dispatcher) run(run *db.Run) time.Duration {
 	}
 	d.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
 	return time.Second // what failed is tried again
+}
+
+// add has a new run stored by a function, which is [db.DB.AddRun] or does more: if it need
+// not wait, as a run that works. It returns what has it run, to be called once.
+func (d *dispatcher) add(ctx context.Context, store func(context.Context, db.NewRun) error, r db.NewRun) (start func(), err error) {
+	p := d.reserve(ctx, r.Run)
+	if p == nil {
+		return func() { d.wake(r.ThreadID) }, store(ctx, r)
+	}
+	r.Begin = p.begin
+	if err := store(ctx, r); err != nil {
+		p.leave()
+		return nil, err
+	}
+	return p.start, nil
+}
+
+// reservation is a new run's of its thread's lane and of a slot, made before the run is
+// stored: nobody works there. So it can be stored as a run that works.
+type reservation struct {
+	of     *dispatcher
+	lane   *lane
+	begun  begun
+	active *activeRun // nil until it begins
+}
+
+// reserve makes a reservation for a new run; nil if the run has to wait.
+func (d *dispatcher) reserve(ctx context.Context, run *db.Run) *reservation {
+	d.mu.Lock()
+	if d.over || d.lanes[run.ThreadID] != nil || run.StartsAt.After(run.CreatedAt) {
+		d.mu.Unlock()
+		return nil
+	}
+	select {
+	case d.slots <- struct{}{}:
+	default:
+		d.mu.Unlock()
+		return nil
+	}
+	p := &reservation{of: d, lane: &lane{}, begun: begun{run: run}}
+	d.lanes[run.ThreadID] = p.lane
+	d.wg.Add(1)
+	d.mu.Unlock()
+	if p.begun.head, p.begun.failed = d.head(ctx, run.ThreadID); p.begun.failed != nil {
+		p.leave() // a run that waits finds out what that means
+		return nil
+	}
+	return p
+}
+
+// begin is called while the run is being stored as one that works: whoever finds it there
+// finds it here.
+func (p *reservation) begin(run *db.Run, t *db.Thread) {
+	begins(run, p.begun.head)
+	p.begun.thread, p.active = t, p.of.activate(run)
+}
+
+// start has the run run, if it began, and then whatever else the thread has.
+func (p *reservation) start() {
+	d, thread, began := p.of, p.begun.run.ThreadID, p.active != nil
+	go func() {
+		defer d.wg.Done()
+		// It began as the only one: who came after it has woken the lane.
+		if wait := p.run(); began && d.ends(thread, p.lane, wait) {
+			return
+		}
+		d.work(thread, p.lane)
+	}()
+}
+
+// run runs the run, if it began when it was stored. It returns how long to wait until
+// looking again.
+func (p *reservation) run() time.Duration {
+	d := p.of
+	defer func() { <-d.slots }()
+	if p.active == nil {
+		return 0
+	}
+	defer d.deactivate(p.begun.run, p.active)
+	if d.stopping() {
+		return 0
+	}
+	err := d.executor.rebase(context.WithoutCancel(p.active.ctx), &p.begun)
+	if err == nil {
+		err = d.executor.execute(p.active, &p.begun)
+	}
+	return d.after(p.begun.run, err)
+}
+
+// leave gives up the reservation: the run was not stored, or it isn't known whether it was.
+func (p *reservation) leave() {
+	if p.active != nil {
+		p.of.deactivate(p.begun.run, p.active)
+		p.active = nil
+	}
+	p.start()
 }
 
 // stopAs has the run stopped.

@@ -36,21 +36,21 @@ type executor struct {
 	bus      bus.Bus          // for the dispatcher's workers
 }
 
-// execute runs a run, sends what happens to its log, and notes what came of it.
-// The error is that of noting; with [db.ErrBusy] it isn't the run's turn.
-func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error {
+// begun is a run that works on its thread, with what the thread was when it began.
+type begun struct {
+	run    *db.Run
+	thread *db.Thread         // nil: it is being removed
+	head   *checkpoint.Record // nil: it has none
+	failed error              // why the head can't be read
+}
+
+// execute runs a run that has begun, sends what happens to its log, and notes what came of
+// it. The error is that of noting.
+func (s *executor) execute(a *activeRun, of *begun) error {
+	ctx, run, thread, head := a.ctx, of.run, of.thread, of.head
 	keep := context.WithoutCancel(ctx) // what has happened is noted even when the run is cancelled
 	var b runBody
-	err := json.Unmarshal(run.Kwargs, &b)
-	head, failed := s.head(keep, run.ThreadID)
-	if failed != nil && db.Outage(failed) {
-		return failed
-	}
-	err = errors.Join(err, failed)
-	run, thread, failed := s.claim(keep, run, head, a)
-	if failed != nil {
-		return failed
-	}
+	err := errors.Join(json.Unmarshal(run.Kwargs, &b), of.failed)
 	line, failed := s.line(keep, run, &b)
 	if failed != nil {
 		return failed
@@ -170,38 +170,61 @@ func (s *base) head(ctx context.Context, thread string) (*checkpoint.Record, err
 	return head, err
 }
 
-// claim makes a run the one that works on its thread, and notes to which checkpoint
-// a rollback returns. The run may have been asked to stop before. The thread is nil if it
-// is being removed.
-func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Record, a *activeRun) (*db.Run, *db.Thread, error) {
-	base := func(head *checkpoint.Record) string {
-		if head == nil {
-			return ""
-		}
-		return string(head.ID)
+// claim makes a run the one that works on its thread. The run may have been asked to stop
+// before. With [db.ErrBusy] it isn't its turn.
+func (s *executor) claim(a *activeRun, run *db.Run) (*begun, error) {
+	ctx := context.WithoutCancel(a.ctx)
+	head, failed := s.head(ctx, run.ThreadID)
+	if failed != nil && db.Outage(failed) {
+		return nil, failed
 	}
 	first := !run.Begun
 	run, thread, err := s.db.BeginRun(ctx, run.ID, run.ThreadID, s.instance, func(r *db.Run, why int) {
 		a.stopAs(stop(why))
-		r.UpdatedAt = now()
-		r.Attempt++
-		if !r.Begun {
-			r.Begun, r.StartedAt, r.Base = true, r.UpdatedAt, base(head)
-		}
+		begins(r, head)
 	})
-	if err != nil || !first || !s.db.Shared() {
-		return run, thread, err
+	if err != nil {
+		return nil, err
 	}
-	// Another instance's run may have worked on the thread until the claim.
-	newest, err := s.head(ctx, run.ThreadID)
-	if err != nil || base(newest) == run.Base {
-		return run, thread, err
+	of := &begun{run, thread, head, failed}
+	if first {
+		err = s.rebase(ctx, of)
 	}
-	run, err = s.db.UpdateRun(ctx, run.ID, s.instance, func(r *db.Run) error {
-		r.Base = base(newest)
+	return of, err
+}
+
+// begins notes of a run that it begins, once more perhaps, and to which checkpoint a
+// rollback returns.
+func begins(r *db.Run, head *checkpoint.Record) {
+	r.UpdatedAt = now()
+	r.Attempt++
+	if !r.Begun {
+		r.Begun, r.StartedAt, r.Base = true, r.UpdatedAt, baseOf(head)
+	}
+}
+
+func baseOf(head *checkpoint.Record) string {
+	if head == nil {
+		return ""
+	}
+	return string(head.ID)
+}
+
+// rebase is for a run that has begun for the first time: another instance's run may have
+// worked on the thread since its head was read.
+func (s *executor) rebase(ctx context.Context, of *begun) error {
+	if !s.db.Shared() {
+		return nil
+	}
+	newest, err := s.head(ctx, of.run.ThreadID)
+	if err != nil || baseOf(newest) == of.run.Base {
+		return err
+	}
+	of.run, err = s.db.UpdateRun(ctx, of.run.ID, s.instance, func(r *db.Run) error {
+		r.Base = baseOf(newest)
 		return nil
 	})
-	return run, thread, err
+	return err
 }
 
 // call begins what a run asks for.

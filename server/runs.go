@@ -403,8 +403,8 @@ func (s *runs) place(ctx context.Context, thread string, mine Filter, create boo
 }
 
 // enqueue has a run stored by add, which is [db.DB.AddRun] or does more, and has it
-// started. A thread that is made for it is stored with it; the error is [db.ErrExists] if
-// it is there.
+// started. It returns the run as it was asked for. A thread that is made for it is stored with
+// it; the error is [db.ErrExists] if it is there.
 func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun) error, t, made *db.Thread, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
 	if err := s.canBegin(ctx, t, g, b); err != nil {
 		return nil, err
@@ -422,7 +422,7 @@ func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun)
 			return nil, err
 		}
 	}
-	err = add(ctx, db.NewRun{Run: run, Made: made, Alone: b.Strategy == reject, Limit: s.runLimit(ctx), Change: func(t *db.Thread) error {
+	start, err := s.dispatcher.add(ctx, add, db.NewRun{Run: run, Made: made, Alone: b.Strategy == reject, Limit: s.runLimit(ctx), Change: func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		config, err := b.Config.after(t, g)
 		if err != nil {
@@ -451,6 +451,9 @@ func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun)
 		}
 		return nil, err
 	}
+	defer start()
+	asked := *run // which the run's own work changes
+	asked.Status, asked.UpdatedAt = db.Pending, at
 	if made != nil {
 		s.feeds.renew(thread)
 	}
@@ -463,8 +466,7 @@ func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun)
 			return nil, err
 		}
 	}
-	s.dispatcher.wake(thread)
-	return run, nil
+	return &asked, nil
 }
 
 // canBegin reports what keeps a run from beginning on its thread: a checkpoint that

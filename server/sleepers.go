@@ -106,7 +106,7 @@ func (s *sleepers) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		ID: id, ThreadID: thread, AssistantID: last[0].AssistantID, CreatedAt: at, UpdatedAt: at, Status: db.Pending, Kwargs: kwargs,
 		Strategy: b.Strategy, StartsAt: at, Holder: s.instance, User: last[0].User, Metadata: last[0].Metadata,
 	}
-	err = s.db.AddRun(ctx, db.NewRun{Run: run, Limit: db.RunLimit{All: -1, OfOwner: -1}})
+	start, err := s.dispatcher.add(ctx, s.db.AddRun, db.NewRun{Run: run, Limit: db.RunLimit{All: -1, OfOwner: -1}})
 	if err != nil {
 		if _, found := s.db.Run(ctx, id); found == nil || errors.Is(err, db.ErrNotFound) { // made meanwhile, or the thread is gone
 			return nil
@@ -114,7 +114,7 @@ func (s *sleepers) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		return err
 	}
 	s.access.auditedSelf(ctx, Runs, CreateRun, "wait", slog.String("thread", t.ID), slog.String("run", run.ID))
-	s.dispatcher.wake(thread)
+	start()
 	return nil
 }
 

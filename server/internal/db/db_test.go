@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -533,5 +534,56 @@ func TestPagesThatAreFreeAreGivenBack(t *testing.T) {
 	}
 	if free, left := pages("freelist_count"), pages("page_count"); free > 0 || left > full/5 {
 		t.Errorf("of %d pages %d are left, %d of them free", full, left, free)
+	}
+}
+
+// A run begins with being stored unless another one has not ended, whichever instance that
+// is of; then no other begins.
+func TestARunBeginsAsItIsAddedUnlessItsThreadHasAnother(t *testing.T) {
+	stores(t, aRunBeginsAsItIsAddedUnlessItsThreadHasAnother)
+}
+
+func aRunBeginsAsItIsAddedUnlessItsThreadHasAnother(t *testing.T, d *DB) {
+	ctx := t.Context()
+	begun := map[string]string{}
+	add := func(id, holder string, made *Thread) *Run {
+		t.Helper()
+		at := time.Now().UTC().Truncate(time.Millisecond)
+		r := NewRun{Run: &Run{ID: id, ThreadID: "t", Status: Pending, Holder: holder, CreatedAt: at, UpdatedAt: at, StartsAt: at}, Made: made, Limit: unlimited}
+		r.Begin = func(r *Run, th *Thread) { r.Begun, r.StartedAt, begun[r.ID] = true, at, th.ID }
+		if err := d.AddRun(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := d.Run(ctx, id)
+		if err != nil || stored.Status != r.Status || stored.Holder != holder || !stored.StartedAt.Equal(r.StartedAt) {
+			t.Errorf("%s is stored as %+v, %v", id, stored, err)
+		}
+		return stored
+	}
+	if r := add("r0", "i", thread("t", "")); r.Status != Running || !r.Begun {
+		t.Errorf("the first is %s", r.Status)
+	}
+	if r := add("r1", "other", nil); r.Status != Pending || r.Begun {
+		t.Errorf("the second is %s", r.Status)
+	}
+	if _, _, err := d.BeginRun(ctx, "r1", "t", "other", func(*Run, int) {}); !errors.Is(err, ErrBusy) {
+		t.Errorf("the second begins: %v", err)
+	}
+	for i, holder := range []string{"i", "other"} {
+		id := fmt.Sprint("r", i)
+		if i == 1 {
+			if _, _, err := d.BeginRun(ctx, id, "t", holder, func(*Run, int) {}); err != nil {
+				t.Errorf("after the first, the second begins: %v", err)
+			}
+		}
+		if _, _, err := d.FinishRun(ctx, id, "t", holder, End{Settle: func(th *Thread) { th.Status = Idle }}, func(r *Run) { r.Status = Success }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := add("r2", "i", nil); r.Status != Running {
+		t.Errorf("when all have ended the next is %s", r.Status)
+	}
+	if want := map[string]string{"r0": "t", "r2": "t"}; !maps.Equal(begun, want) {
+		t.Errorf("begun are %v", begun)
 	}
 }

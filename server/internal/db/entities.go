@@ -481,7 +481,7 @@ type Run struct {
 	Usage *Usage   `json:"usage,omitempty"`
 	Cost  *float64 `json:"cost,omitempty"`
 
-	// Holder is the instance that runs it, where AddRun and OpenRuns say so.
+	// Holder is the instance that runs it, where AddRun, Run and OpenRuns say so.
 	Holder string `json:"-"`
 
 	// Owner is the ID of the user who started it, where FindRuns says so.
@@ -529,6 +529,11 @@ type NewRun struct {
 
 	// Change, if it isn't nil, changes the thread; it may add to the run.
 	Change func(*Thread) error
+
+	// Begin, if it isn't nil, has the run begin with this, unless its thread has others that
+	// have not ended: it is stored as one that works, with what Begin changes, as
+	// [DB.BeginRun] would note it afterwards.
+	Begin func(*Run, *Thread)
 }
 
 // AddRun stores a new run and makes its thread busy. It returns ErrExists if the thread
@@ -547,12 +552,12 @@ func (d *DB) addRun(ctx context.Context, tx execer, r NewRun) (err error) {
 			return err
 		}
 	}
-	if r.Alone && r.Made == nil {
-		open, err := d.anyOpen(ctx, tx, r.ThreadID)
-		if err != nil {
+	open := false
+	if r.Made == nil && (r.Alone || r.Begin != nil) {
+		if open, err = d.anyOpen(ctx, tx, r.ThreadID); err != nil {
 			return err
 		}
-		if open {
+		if open && r.Alone {
 			return ErrBusy
 		}
 	}
@@ -563,6 +568,10 @@ func (d *DB) addRun(ctx context.Context, tx execer, r NewRun) (err error) {
 		if err := r.Change(t); err != nil {
 			return err
 		}
+	}
+	if r.Begin != nil && !open {
+		r.Status = Running
+		r.Begin(r.Run, t)
 	}
 	t.Status, t.UpdatedAt = Busy, r.CreatedAt
 	put := d.putThread
@@ -579,9 +588,9 @@ func (d *DB) addRun(ctx context.Context, tx execer, r NewRun) (err error) {
 	// The runs of a thread take turns in the order in which they were added,
 	// whatever the clocks of the instances say.
 	graph, _, _ := t.labels()
-	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, graph, thread_owner, data)
-		SELECT ?, CAST(? AS text), ?, ?, CASE WHEN coalesce(max(created), 0) < CAST(? AS bigint) THEN ? ELSE max(created) + 1 END, ?, ?, ?, ?, ?, ?, ? FROM @superstep_runs WHERE thread = ?`,
-		r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, r.Limit.Owner, graph, t.owner(), data, r.ThreadID)
+	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, began, holder, owner, graph, thread_owner, data)
+		SELECT ?, CAST(? AS text), ?, ?, CASE WHEN coalesce(max(created), 0) < CAST(? AS bigint) THEN ? ELSE max(created) + 1 END, ?, ?, CAST(? AS bigint), ?, ?, ?, ?, ? FROM @superstep_runs WHERE thread = ?`,
+		r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), micros(r.StartedAt), r.Holder, r.Limit.Owner, graph, t.owner(), data, r.ThreadID)
 	return err
 }
 
@@ -603,7 +612,11 @@ func (d *DB) room(ctx context.Context, tx execer, limit RunLimit) error {
 
 // Run returns a run.
 func (d *DB) Run(ctx context.Context, id string) (*Run, error) {
-	return one[Run](ctx, d, d.reads, `SELECT data FROM @superstep_runs WHERE id = ?`, id)
+	r := new(Run)
+	if err := d.held(ctx, d.reads, id, "", r, ""); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // ErrTaken says that another instance has taken a run over.

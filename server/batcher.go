@@ -14,21 +14,28 @@ import (
 const storeTries = 5
 
 // gather is how long events wait, after others were stored, for those that come
-// next: every transaction has its price.
-const gather = 10 * time.Millisecond
+// next: every transaction has its price. Those that nobody reads wait for unread: by then
+// many a run has ended, and what is left is stored with its end.
+const (
+	gather = 10 * time.Millisecond
+	unread = time.Second
+)
 
 // A batcher stores events in the order in which they are put. It has a goroutine of
 // its own: while that stores, what comes next is gathered, and stored together.
 type batcher[E any] struct {
 	store  func(context.Context, []E) error
+	read   func() bool // reports whether somebody reads what is stored, as far as is known
 	gaveUp func(context.Context, error)
 	most   int // events may wait to be stored until put waits for them; 0: any number
 
 	mu      sync.Mutex
 	pending []E
-	stored  *sync.Cond // a batch was stored, or given up
-	busy    bool       // one is being stored
+	stored  *sync.Cond // a batch was stored, or given up or left
+	puts    int        // events that were put
+	settled int        // of these are stored
 	over    bool
+	left    bool  // what is pending is not stored any more
 	rest    bool  // what is pending is left to whoever ended it
 	err     error // why nothing is stored any more
 
@@ -39,11 +46,11 @@ type batcher[E any] struct {
 }
 
 // newBatcher returns a batcher that stores batches by calling store, until it is
-// ended. It calls gaveUp when a batch could not be stored, once: nothing is stored
+// ended. It asks read, not while it stores, how long they may wait, and calls gaveUp when a batch could not be stored, once: nothing is stored
 // from then on.
-func newBatcher[E any](ctx context.Context, most int, store func(context.Context, []E) error, gaveUp func(context.Context, error)) *batcher[E] {
+func newBatcher[E any](ctx context.Context, most int, store func(context.Context, []E) error, read func() bool, gaveUp func(context.Context, error)) *batcher[E] {
 	b := &batcher[E]{
-		store: store, gaveUp: gaveUp, most: most,
+		store: store, read: read, gaveUp: gaveUp, most: most,
 		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	b.stored = sync.NewCond(&b.mu)
@@ -59,15 +66,19 @@ func (b *batcher[E]) put(events ...E) {
 		b.stored.Wait()
 	}
 	b.pending = append(b.pending, events...)
+	b.puts += len(events)
 	signal(b.kick)
 }
 
-// flush has what is pending stored at once, and waits for it.
+// urge has what is pending stored at once.
+func (b *batcher[E]) urge() { signal(b.hurry) }
+
+// flush has what is pending stored at once, and waits for it unless it is left.
 func (b *batcher[E]) flush() error {
-	signal(b.hurry)
+	b.urge()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for (len(b.pending) > 0 || b.busy) && b.err == nil {
+	for until := b.puts; b.settled < until && b.err == nil && !b.left; {
 		b.stored.Wait()
 	}
 	return b.err
@@ -111,25 +122,31 @@ func (b *batcher[E]) work(ctx context.Context) {
 		case <-b.kick:
 		case <-b.closing:
 		}
+		wait := unread
+		if b.read() {
+			wait = gather - time.Since(last)
+		}
 		select {
-		case <-time.After(gather - time.Since(last)):
+		case <-time.After(wait):
 		case <-b.hurry:
 		case <-b.closing:
 		}
 		b.mu.Lock()
 		if b.over && b.rest {
+			b.left = true
+			b.stored.Broadcast()
 			b.mu.Unlock()
 			return
 		}
 		some, over, err := b.pending, b.over, b.err
-		b.pending, b.busy = nil, len(some) > 0
+		b.pending = nil
 		b.mu.Unlock()
 		if len(some) > 0 && err == nil {
 			err = b.try(ctx, some)
 			last = time.Now()
 		}
 		b.mu.Lock()
-		b.busy, b.err = false, err
+		b.settled, b.err = b.settled+len(some), err
 		b.stored.Broadcast()
 		b.mu.Unlock()
 		if over {

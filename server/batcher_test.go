@@ -16,6 +16,7 @@ import (
 // A shelf is what batches are stored on.
 type shelf struct {
 	slow time.Duration // how long an attempt takes
+	read atomic.Bool   // somebody reads what is stored
 
 	mu      sync.Mutex
 	fail    []error // what the next attempts return
@@ -24,7 +25,9 @@ type shelf struct {
 	lost    []error // why batches were given up
 }
 
+// batcher returns one whose batches somebody reads.
 func (s *shelf) batcher(t *testing.T, most int) *batcher[int] {
+	s.read.Store(true)
 	b := newBatcher(t.Context(), most, func(_ context.Context, some []int) error {
 		time.Sleep(s.slow)
 		s.mu.Lock()
@@ -37,7 +40,7 @@ func (s *shelf) batcher(t *testing.T, most int) *batcher[int] {
 		}
 		s.batches = append(s.batches, some)
 		return nil
-	}, func(_ context.Context, err error) {
+	}, s.read.Load, func(_ context.Context, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.lost = append(s.lost, err)
@@ -89,6 +92,67 @@ func TestEventsWaitForThoseThatComeNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.has(t, []int{1}, []int{2, 3}, []int{4})
+	})
+}
+
+func TestEventsThatNobodyReadsWaitLongerUntilSomebodyComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s shelf
+		b := s.batcher(t, 0)
+		s.read.Store(false)
+		b.put(1)
+		time.Sleep(unread - gather)
+		b.put(2)
+		synctest.Wait()
+		s.has(t)
+		time.Sleep(gather)
+		synctest.Wait()
+		s.has(t, []int{1, 2})
+		b.put(3)
+		s.read.Store(true)
+		if err := b.flush(); err != nil {
+			t.Fatal(err)
+		}
+		s.has(t, []int{1, 2}, []int{3})
+		b.put(4)
+		time.Sleep(gather)
+		synctest.Wait()
+		s.has(t, []int{1, 2}, []int{3}, []int{4})
+	})
+}
+
+func TestWhoHasAllStoredWaitsForWhatWasPutUntilThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shelf{slow: time.Second}
+		b := s.batcher(t, 0)
+		b.put(1)
+		done := make(chan error)
+		go func() { done <- b.flush() }()
+		time.Sleep(s.slow / 2)
+		b.put(2) // and so on: it would never end
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		s.has(t, []int{1})
+	})
+}
+
+func TestNobodyWaitsForWhatIsLeftToWhoEndedTheBatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shelf{slow: time.Second}
+		b := s.batcher(t, 0)
+		b.put(1)
+		time.Sleep(s.slow / 2)
+		b.put(2)
+		done := make(chan error)
+		go func() { done <- b.flush() }()
+		synctest.Wait()
+		if rest, err := b.leave(); err != nil || !slices.Equal(rest, []int{2}) {
+			t.Errorf("left %v, %v", rest, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

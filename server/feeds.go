@@ -42,10 +42,14 @@ type feeds struct {
 
 	mu       sync.Mutex
 	byThread map[string]*feed
+	readers  map[string]int                    // who read what is told as it is told, by thread
+	storing  map[string]*batcher[db.FeedEvent] // of the run that this process tells of, by thread
 	over     bool
 }
 
-func newFeeds(l Limits) *feeds { return &feeds{limits: l, byThread: map[string]*feed{}} }
+func newFeeds(l Limits) *feeds {
+	return &feeds{limits: l, byThread: map[string]*feed{}, readers: map[string]int{}, storing: map[string]*batcher[db.FeedEvent]{}}
+}
 
 // keptIn has feeds that outlive the process kept in the server's database.
 func (f *feeds) keptIn(b *base) {
@@ -67,9 +71,68 @@ func (f *feeds) open(ctx context.Context, thread string) (*feed, error) {
 	return f.reach(ctx, state)
 }
 
-// follow is open for somebody who is to be told of all that happens to the thread, also
-// by runs that nobody streams. It ends with unfollow.
+// attend is open for somebody who reads what is told as it is told: what this process tells
+// doesn't wait to be stored. It ends with quit.
+func (f *feeds) attend(ctx context.Context, thread string) (*feed, error) {
+	f.enlist(thread)
+	one, err := f.open(ctx, thread)
+	if err != nil {
+		f.dismiss(thread)
+	}
+	return one, err
+}
+
+func (f *feeds) quit(one *feed) {
+	f.dismiss(one.thread)
+	f.leave(one)
+}
+
+// enlist notes that somebody reads what is told of a thread, and has what waits to be stored
+// stored before.
+func (f *feeds) enlist(thread string) {
+	f.mu.Lock()
+	f.readers[thread]++
+	events := f.storing[thread]
+	f.mu.Unlock()
+	if events != nil {
+		_ = events.flush() // it says itself what is wrong
+	}
+}
+
+func (f *feeds) dismiss(thread string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.readers[thread]--; f.readers[thread] == 0 {
+		delete(f.readers, thread)
+	}
+}
+
+// read reports whether somebody reads what is told of a thread, here.
+func (f *feeds) read(thread string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.readers[thread] > 0
+}
+
+// stores notes what stores the events of the run that works on a thread, until it doesn't
+// any more.
+func (f *feeds) stores(thread string, events *batcher[db.FeedEvent]) (leave func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.storing[thread] = events
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.storing[thread] == events {
+			delete(f.storing, thread)
+		}
+	}
+}
+
+// follow is attend for somebody who is to be told of all that happens to the thread, also
+// by runs that nobody streams, wherever they work. It ends with unfollow.
 func (f *feeds) follow(ctx context.Context, thread string) (one *feed, err error) {
+	f.enlist(thread)
 	if f.shared {
 		var state db.Feed
 		if state, err = f.db.FollowFeed(ctx, thread); err == nil {
@@ -79,6 +142,7 @@ func (f *feeds) follow(ctx context.Context, thread string) (one *feed, err error
 		one, err = f.open(ctx, thread)
 	}
 	if err != nil {
+		f.dismiss(thread)
 		return nil, err
 	}
 	f.mu.Lock()
@@ -92,7 +156,7 @@ func (f *feeds) unfollow(one *feed) {
 	one.followers--
 	one.followed = time.Now()
 	f.mu.Unlock()
-	f.leave(one)
+	f.quit(one)
 }
 
 // reach enters a feed and waits until all is copied that it has in the database.
@@ -347,7 +411,7 @@ func (f *feeds) followed(ctx context.Context, thread string) (bool, error) {
 // somebody follows the thread.
 func (f *feeds) tell(ctx context.Context, thread string, always bool, events ...db.FeedEvent) error {
 	if f.shared {
-		err := f.db.AddFeed(ctx, thread, "", "", always, events)
+		_, err := f.db.AddFeed(ctx, thread, "", "", always, events)
 		f.news(thread)
 		return err
 	}

@@ -26,6 +26,8 @@ type line struct {
 	followed bool                   // those who follow the thread are told, from the beginning
 	feed     *feed                  // nil: nobody reads it here, or only what is stored
 	events   *batcher[db.FeedEvent] // nil: nothing is stored
+	awaited  bool                   // somebody follows, as far as events' goroutine knows
+	waiting  int                    // bytes that were put since events were urged
 	leave    []func()
 	track    *tracker
 
@@ -37,8 +39,10 @@ type line struct {
 	last   []db.FeedEvent // of that
 }
 
-// maxTold is how many events may wait to be stored until the run waits for them.
-const maxTold = 10_000
+const (
+	maxTold   = 10_000  // events may wait to be stored until the run waits for them
+	maxUnread = 1 << 20 // bytes of events may wait to be stored if nobody reads them
+)
 
 // line begins to tell of a run: to those who follow its thread if a command started it, or
 // if somebody follows when it begins.
@@ -59,22 +63,29 @@ func (s *executor) line(ctx context.Context, run *db.Run, b *runBody) (*line, er
 		}
 	}
 	if b.StreamResumable || s.feeds.shared {
-		l.events = newBatcher(ctx, maxTold, l.store, func(ctx context.Context, err error) {
+		l.awaited = l.followed
+		l.events = newBatcher(ctx, maxTold, l.store, l.read, func(ctx context.Context, err error) {
 			if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
 				return // another instance tells of it now, or it was removed
 			}
 			s.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", run.ID), slog.Any("error", err))
 		})
 		l.leave = append(l.leave, func() { _ = l.events.close() }) // which has said what is wrong
+		l.leave = append(l.leave, s.feeds.stores(run.ThreadID, l.events))
 	}
 	return l, nil
 }
 
 func (l *line) store(ctx context.Context, some []db.FeedEvent) error {
 	return l.number(some, func(some []db.FeedEvent) error {
-		return l.base.db.AddFeed(ctx, l.run.ThreadID, l.run.ID, l.base.instance, true, some)
+		followed, err := l.base.db.AddFeed(ctx, l.run.ThreadID, l.run.ID, l.base.instance, true, some)
+		l.awaited = l.awaited || followed
+		return err
 	})
 }
+
+// read reports whether somebody reads what is stored: here, or elsewhere by following.
+func (l *line) read() bool { return l.awaited || l.base.feeds.read(l.run.ThreadID) }
 
 // number has events stored by a function and shows them.
 func (l *line) number(some []db.FeedEvent, store func([]db.FeedEvent) error) error {
@@ -113,6 +124,13 @@ func (l *line) put(events ...db.FeedEvent) {
 	switch {
 	case l.events != nil:
 		l.events.put(events...)
+		for i := range events {
+			l.waiting += len(events[i].Data) + eventCost
+		}
+		if l.waiting > maxUnread {
+			l.waiting = 0
+			l.events.urge()
+		}
 	case l.feed != nil:
 		l.feed.send(events...)
 	}

@@ -611,7 +611,7 @@ func (s *runs) waitRun(w http.ResponseWriter, r *http.Request) error {
 // answer waits for a run and writes what came of it.
 func (s *runs) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error {
 	w.Header().Set("Content-Type", "application/json")
-	log, err := s.streamOf(r.Context(), run)
+	log, err := s.outcomeOf(r.Context(), run)
 	if err != nil {
 		return err
 	}

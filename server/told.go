@@ -17,6 +17,7 @@ type stream struct {
 	run  *db.Run
 	feed *feed           // nil if the server is closing
 	ctx  context.Context // of the request
+	left func(*feed)
 
 	waited  int64     // up to where it was read by wait
 	asked   time.Time // when the database was asked whether the run is over
@@ -31,7 +32,19 @@ const askRun = 5 * time.Second
 
 // streamOf returns the stream of a run, to be left; nil if nothing is left of it.
 func (s *base) streamOf(ctx context.Context, run *db.Run) (*stream, error) {
-	one, err := s.feeds.open(ctx, run.ThreadID)
+	if s.feeds.shared && run.Holder != s.instance && !run.Ended() { // the holder is to know
+		return s.streamIn(ctx, run, s.feeds.follow, s.feeds.unfollow)
+	}
+	return s.streamIn(ctx, run, s.feeds.attend, s.feeds.quit)
+}
+
+// outcomeOf is streamOf for who doesn't read it, but waits for its end.
+func (s *base) outcomeOf(ctx context.Context, run *db.Run) (*stream, error) {
+	return s.streamIn(ctx, run, s.feeds.open, s.feeds.leave)
+}
+
+func (s *base) streamIn(ctx context.Context, run *db.Run, open func(context.Context, string) (*feed, error), leave func(*feed)) (*stream, error) {
+	one, err := open(ctx, run.ThreadID)
 	if errors.Is(err, errClosing) {
 		return &stream{base: s, run: run}, nil
 	}
@@ -39,17 +52,17 @@ func (s *base) streamOf(ctx context.Context, run *db.Run) (*stream, error) {
 		return nil, err
 	}
 	if run.Ended() && !one.has(run.ID) {
-		s.feeds.leave(one)
+		leave(one)
 		return nil, nil
 	}
 	one.worksFor(run)
-	return &stream{base: s, run: run, feed: one, ctx: ctx, asked: time.Now()}, nil
+	return &stream{base: s, run: run, feed: one, ctx: ctx, left: leave, asked: time.Now()}, nil
 }
 
 // leave ends reading; without effect on none.
 func (s *stream) leave() {
-	if s != nil {
-		s.base.feeds.leave(s.feed)
+	if s != nil && s.feed != nil {
+		s.left(s.feed)
 	}
 }
 

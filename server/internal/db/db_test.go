@@ -228,17 +228,17 @@ func TestFeedsNumberTheirEventsAndEndWithTheirThread(t *testing.T) {
 }
 
 func feedsNumberTheirEventsAndEndWithTheirThread(t *testing.T, d *DB) {
-	add := func(always bool, n int) {
+	add := func(always, followed bool, n int) {
 		t.Helper()
 		events := make([]FeedEvent, n)
 		for i := range events {
 			events[i] = FeedEvent{Version: 2, Method: "values", Channel: "values", Namespace: []string{"a"}, Data: []byte(`{}`)}
 		}
-		if err := d.AddFeed(t.Context(), "t", "", "", always, events); err != nil {
-			t.Fatal(err)
+		if got, err := d.AddFeed(t.Context(), "t", "", "", always, events); err != nil || got != followed {
+			t.Fatalf("somebody follows: %t, %v", got, err)
 		}
 	}
-	add(false, 3)
+	add(false, false, 3)
 	if f, err := d.FeedState(t.Context(), "t"); err != nil || f.Next != 0 {
 		t.Errorf("without a follower there is %+v, %v", f, err)
 	}
@@ -246,8 +246,8 @@ func feedsNumberTheirEventsAndEndWithTheirThread(t *testing.T, d *DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add(false, 150)
-	add(true, 1)
+	add(false, true, 150)
+	add(true, true, 1)
 	list, err := d.FeedEvents(t.Context(), f, f.Next, 1000)
 	if err != nil || len(list) != 151 {
 		t.Fatalf("%d events, %v", len(list), err)
@@ -268,7 +268,7 @@ func feedsNumberTheirEventsAndEndWithTheirThread(t *testing.T, d *DB) {
 	if err != nil || len(after) != 1 || after[0].First <= list[150].Seq {
 		t.Fatalf("afterwards there is %+v, %v", after, err)
 	}
-	add(true, 2)
+	add(true, true, 2)
 	if old, err := d.FeedEvents(t.Context(), f, 0, 1000); err != nil || len(old) != 0 {
 		t.Errorf("the old feed has %d events, %v", len(old), err)
 	}
@@ -300,7 +300,8 @@ func onlyWhoHoldsARunTellsOfIt(t *testing.T, d *DB) {
 		t.Errorf("a thread is made again: %v", err)
 	}
 	tell := func(run, holder string) error {
-		return d.AddFeed(t.Context(), "t", run, holder, true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`)}, {Run: run, Version: 1, Method: "end"}})
+		_, err := d.AddFeed(t.Context(), "t", run, holder, true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`)}, {Run: run, Version: 1, Method: "end"}})
+		return err
 	}
 	if err := tell("r", "other"); !errors.Is(err, ErrTaken) {
 		t.Errorf("another instance tells: %v", err)
@@ -331,7 +332,7 @@ func TestWhatWasToldOfAThreadIsKeptUntilAnotherOfItsIDIsMade(t *testing.T) {
 func whatWasToldOfAThreadIsKeptUntilAnotherOfItsIDIsMade(t *testing.T, d *DB) {
 	tell := func(run string) {
 		t.Helper()
-		if err := d.AddFeed(t.Context(), "t", "", "", true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`), Told: run}}); err != nil {
+		if _, err := d.AddFeed(t.Context(), "t", "", "", true, []FeedEvent{{Run: run, Version: 1, Method: "values", Data: []byte(`{}`), Told: run}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -756,7 +756,7 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 				return err
 			}
 		}
-		_, err = d.addFeed(ctx, tx, thread, "", "", true, end.Events)
+		_, _, err = d.addFeed(ctx, tx, thread, "", "", true, end.Events)
 		return err
 	})
 	return run, remove, err
@@ -776,7 +776,7 @@ func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) er
 		if err := d.settle(ctx, tx, t, end); err != nil {
 			return err
 		}
-		_, err := d.addFeed(ctx, tx, thread, "", "", true, end.Events)
+		_, _, err := d.addFeed(ctx, tx, thread, "", "", true, end.Events)
 		return err
 	})
 }

@@ -34,26 +34,28 @@ type Feed struct {
 	First, Next int64 // the number of its first event, and of the next one; 0: it hasn't begun
 }
 
-// AddFeed appends events that a run's holder sends, all or none. If another instance
-// holds the run by now it returns ErrTaken. An empty run is for events that are not of
-// one. Unless always is set nothing is appended if nobody follows.
-func (d *DB) AddFeed(ctx context.Context, thread, run, holder string, always bool, events []FeedEvent) error {
+// AddFeed appends events that a run's holder sends, all or none, and reports whether
+// somebody follows, or did not long ago. If another instance holds the run by now it returns
+// ErrTaken. An empty run is for events that are not of one. Unless always is set nothing is
+// appended if nobody follows.
+func (d *DB) AddFeed(ctx context.Context, thread, run, holder string, always bool, events []FeedEvent) (followed bool, err error) {
 	if d.pg != nil { // all in one statement
-		appended, err := d.addFeed(ctx, d.sql, thread, run, holder, always, events)
+		appended, followed, err := d.addFeed(ctx, d.sql, thread, run, holder, always, events)
 		if err == nil && run != "" && !appended {
 			err = d.held(ctx, d.sql, run, holder, new(Run), "")
 		}
-		return err
+		return followed, err
 	}
-	return d.tx(ctx, func(tx execer) error {
+	err = d.tx(ctx, func(tx execer) error {
 		if run != "" {
 			if err := d.held(ctx, tx, run, holder, new(Run), ""); err != nil {
 				return err
 			}
 		}
-		_, err := d.addFeed(ctx, tx, thread, "", "", always, events)
+		_, followed, err = d.addFeed(ctx, tx, thread, "", "", always, events)
 		return err
 	})
+	return followed, err
 }
 
 // KeepFeed is how long events are told after somebody followed a feed last.
@@ -62,9 +64,9 @@ const KeepFeed = 2 * time.Minute
 // addFeed is AddFeed in a transaction; of PostgreSQL it is one statement, in which a run
 // that is named must be its holder's. Whoever appends holds the feed's row until the end:
 // so events become visible in the order of their numbers.
-func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string, always bool, events []FeedEvent) (appended bool, err error) {
+func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string, always bool, events []FeedEvent) (appended, followed bool, err error) {
 	if len(events) == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	n, least := int64(len(events)), events[0].Seq
 	of, held := `(SELECT `+d.now()+` AS t) AS time`, []any(nil)
@@ -76,32 +78,33 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string,
 	query, args := `INSERT INTO @superstep_feeds (thread, first, next, changed, wanted)
 		SELECT CAST(? AS text), t, CASE WHEN t > CAST(? AS bigint) THEN t ELSE CAST(? AS bigint) END + CAST(? AS bigint), t, 0 FROM `+of+` WHERE true
 		ON CONFLICT (thread) DO UPDATE SET changed = excluded.changed,
-			next = CASE WHEN superstep_feeds.next > CAST(? AS bigint) THEN superstep_feeds.next ELSE CAST(? AS bigint) END + CAST(? AS bigint) RETURNING first, next`,
+			next = CASE WHEN superstep_feeds.next > CAST(? AS bigint) THEN superstep_feeds.next ELSE CAST(? AS bigint) END + CAST(? AS bigint)`,
 		slices.Concat([]any{thread, least, least, n}, held, []any{least, least, n})
 	if !always {
-		query, args = `UPDATE @superstep_feeds SET next = next + CAST(? AS bigint), changed = `+d.now()+` WHERE thread = ? AND wanted > `+d.now()+` - CAST(? AS bigint) RETURNING first, next`,
+		query, args = `UPDATE @superstep_feeds SET next = next + CAST(? AS bigint), changed = `+d.now()+` WHERE thread = ? AND wanted > `+d.now()+` - CAST(? AS bigint)`,
 			[]any{n, thread, KeepFeed.Microseconds()}
 	}
+	query, args = query+` RETURNING first, next, CASE WHEN wanted > `+d.now()+` - CAST(? AS bigint) THEN 1 ELSE 0 END AS followed`, append(args, KeepFeed.Microseconds())
 	columns := `run, version, ending, method, channel, namespace, data, told`
 	if d.pg != nil {
 		query = `WITH f AS (` + query + `), stored AS (INSERT INTO @superstep_feed_events (thread, feed, seq, at, ` + columns + `)
 			SELECT CAST(? AS text), f.first, f.next - CAST(? AS bigint) + e.nth - 1, ` + d.now() + `, ` + columns + `
 			FROM f, unnest(CAST(? AS text[]), CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]))
-			WITH ORDINALITY AS e(` + columns + `, nth)) SELECT first, next FROM f`
+			WITH ORDINALITY AS e(` + columns + `, nth)) SELECT first, next, followed FROM f`
 		args = append(append(args, thread, n), inColumns(events)...)
 	}
 	var first, next int64
-	if err := tx.QueryRowContext(ctx, d.bind(query), args...).Scan(&first, &next); err != nil {
+	if err := tx.QueryRowContext(ctx, d.bind(query), args...).Scan(&first, &next, &followed); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
 		}
-		return false, err
+		return false, false, err
 	}
 	for i := range events {
 		events[i].Seq, events[i].Feed = next-n+int64(i), first
 	}
 	if d.pg != nil {
-		return true, nil
+		return true, followed, nil
 	}
 	const most = 100 // rows of a statement
 	for some := range slices.Chunk(events, most) {
@@ -111,10 +114,10 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string,
 		}
 		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
 		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, feed, seq, at, `+columns+`) VALUES `+values, args...); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
-	return true, nil
+	return true, followed, nil
 }
 
 // inColumns returns events as arrays of what their columns have.

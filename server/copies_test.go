@@ -44,7 +44,7 @@ func TestAFeedIsNotOverForWhoLookedBeforeItBegan(t *testing.T) {
 	next := now.First
 	for _, data := range []string{"1", "2"} {
 		event := []db.FeedEvent{{Method: "custom", Channel: "custom", Data: []byte(data)}}
-		if err := d.AddFeed(t.Context(), "t", "", "", true, event); err != nil {
+		if _, err := d.AddFeed(t.Context(), "t", "", "", true, event); err != nil {
 			t.Fatal(err)
 		}
 		one.poke()

@@ -247,10 +247,18 @@ func one[T any](ctx context.Context, c *Client, q call) (*T, error) {
 // list is get for an array, of which no element may be null.
 func list[T any](ctx context.Context, c *Client, q call) ([]*T, error) {
 	all, err := get[[]*T](ctx, c, q)
-	if err == nil && slices.Contains(all, nil) {
-		err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: an entry of the answer is null", q.method, q.path)}
+	if err == nil {
+		err = whole(c, q, all)
 	}
 	return all, err
+}
+
+// whole refuses a list of which an element is null.
+func whole[T any](c *Client, q call, all []*T) error {
+	if slices.Contains(all, nil) {
+		return &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: an entry of the answer is null", q.method, q.path)}
+	}
+	return nil
 }
 
 // page is how many entries of a list are asked for at once.

@@ -323,6 +323,10 @@ var migrations = []string{`
 		data text NOT NULL
 	);
 	CREATE INDEX superstep_feedback_thread ON @superstep_feedback (thread, id);
+	`, `
+	DROP INDEX @superstep_runs_working;
+	DROP INDEX @superstep_runs_started_by;
+	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id) WHERE owner <> '';
 	`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a

@@ -658,7 +658,7 @@ func (d *DB) BeginRun(ctx context.Context, id, thread, holder string, change fun
 		}
 		out.Status = Running
 		change(out, stop)
-		n, err := d.putRunIf(ctx, tx, out, ` AND NOT EXISTS (SELECT 1 FROM @superstep_runs other WHERE other.status = 'running' AND other.thread = ? AND other.id <> ?)`, thread, id)
+		n, err := d.putRunIf(ctx, tx, out, ` AND NOT EXISTS (SELECT 1 FROM @superstep_runs other WHERE other.status IN ('pending', 'running') AND other.status = 'running' AND other.thread = ? AND other.id <> ?)`, thread, id)
 		if err == nil && n == 0 {
 			err = ErrBusy
 		}
@@ -811,7 +811,7 @@ func (d *DB) Turns(ctx context.Context, thread string, limit int) ([]Turn, error
 	part := func(where string) string {
 		return `SELECT * FROM (SELECT id, holder, status, starts, created FROM @superstep_runs WHERE ` + where + ` AND thread = ? ORDER BY created, id LIMIT ?) AS `
 	}
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM (`+part(`status = 'running'`)+`working UNION ALL `+
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM (`+part(`status IN ('pending', 'running') AND status = 'running'`)+`working UNION ALL `+
 		part(`status IN ('pending', 'running') AND status <> 'running'`)+`waiting) AS turns ORDER BY status = 'running' DESC, created, id`), thread, limit, thread, limit)
 	if err != nil {
 		return nil, err

@@ -81,6 +81,9 @@ func (f *RunFilter) conditions() (where string, args []any, owned bool) {
 		default:
 			indexed = true
 			add(c.column+` = ?`, c.value)
+			if c.column == "owner" {
+				add(`owner <> ''`) // as the index says
+			}
 		}
 	}
 	if amiss {

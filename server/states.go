@@ -221,6 +221,7 @@ func (s *states) routes() []route {
 		{"GET /threads/{thread}/history", "getHistory", rule{resource: Threads, verb: Read}, s.getHistory},
 		{"POST /threads/{thread}/history", "searchHistory", rule{resource: Threads, verb: Read}, s.postHistory},
 		{"GET /threads/{thread}/model_calls", "listModelCalls", rule{resource: Threads, verb: Read}, s.listCalls},
+		{"GET /threads/{thread}/recording", "getRecording", rule{resource: Threads, verb: Read}, s.getRecording},
 		{"GET /threads/{thread}/tool_calls", "listToolCalls", rule{resource: Threads, verb: Read}, s.listToolCalls},
 		{"GET /threads/{thread}/model_calls/{call}", "getModelCall", rule{resource: Threads, verb: Read}, s.getCall},
 		{"POST /threads/{thread}/model_calls/{call}", "askModelAgain", rule{resource: Runs, verb: CreateRun, stream: true}, s.askAgain},

@@ -179,6 +179,11 @@ func operations() map[string]operation {
 			summary: "List the calls of models that were made on a thread, newest first", about: "Superstep's own. Without what was sent and answered.",
 			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ModelCall"),
 		},
+		"getRecording": {
+			fails:   []int{http.StatusNotImplemented, http.StatusUnprocessableEntity},
+			summary: "Export a thread as a recording", about: "Superstep's own. All checkpoints in JSON Lines, to be replayed, imported into another store or kept as a test.",
+			out: answer{about: "A line for each checkpoint; the last says that it is whole.", media: "application/jsonl"},
+		},
 		"listToolCalls": {
 			summary: "List the calls of tools that were made on a thread, newest first", about: "Superstep's own. When they ran; what they were given and returned is in the messages.",
 			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ToolCall"),

@@ -163,6 +163,9 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await page.locator(".moment", { hasText: "agent" }).first().getByText("412 → 23 tokens").waitFor();
   await page.locator(".moment", { hasText: "agent" }).first().getByText(/\d m?s/).waitFor();
   await v.picture("timeline-tokens");
+  const [exported] = await Promise.all([page.waitForEvent("download"), button("Export").click()]);
+  assert.match(exported.suggestedFilename(), /^[0-9a-f-]+\.jsonl$/);
+  assert.match(await readFile(await exported.path(), "utf8"), /"superstep":"recording".*\n(.*\n)+\{"end":true/);
   await page.getByLabel("Waterfall").check();
   await page.locator(".waterfall li", { hasText: "tools" }).getByText(/\d (µs|ms|s)$/).first().waitFor();
   await page.getByText(/^\d+ tasks, \d+ calls? of models, \d+ calls? of tools in /).waitFor();

@@ -1,7 +1,7 @@
 // The history of a thread: what each step changed, and ways to go on from it.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { historyIn, toolsOf, words } from "./api";
+import { historyIn, recordingOf, toolsOf, words } from "./api";
 import type { Call } from "./calls";
 import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, waterfall, type Moment, type Rail, type Usage } from "./history";
 import { editingOf, placesOf, type Place } from "./inside";
@@ -9,7 +9,7 @@ import type { InsideEdit } from "./InsideEditor";
 import { isObject, preview, type Change, type Json } from "./json";
 import type { Snapshot, Task } from "./session";
 import { Waterfall } from "./Waterfall";
-import { Button, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
+import { Button, download, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
 
 export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; editInside: (e: InsideEdit) => void; compare: (left: Moment, right: Moment) => void };
 
@@ -36,6 +36,8 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
   const spent = useMemo(() => total(line.map(usageOf)), [line]);
   const timed = line.some((m) => m.ran.length > 0);
   const { data: tools, error: toolsError } = useAsync(async (signal) => (inTime && snap.threadId ? await toolsOf(snap.threadId, someTools, signal) : []), [inTime, snap.threadId, head?.id]);
+  const [unsaved, setUnsaved] = useState<unknown>();
+  const save = (thread: string) => recordingOf(thread).then((text) => { download(`${thread}.jsonl`, text, "application/jsonl"); setUnsaved(undefined); }, setUnsaved);
   const lanes = Math.min(8, 1 + Math.max(0, ...rows.map((r) => (r.live ? 0 : r.m.lane))));
   const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => top.current?.closest<HTMLElement>(".tab-body") ?? null, estimateSize: () => 60, overscan: 6, getItemKey: (i) => rows[i]!.key, scrollMargin: 44 });
   const items = virtual.getVirtualItems();
@@ -51,7 +53,9 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
         {timed && <label className="check"><input type="checkbox" checked={inTime} onChange={(e) => showInTime(e.target.checked)} /> Waterfall</label>}
         {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
+        {snap.threadId && <Button kind="quiet" onClick={() => save(snap.threadId!)}>Export</Button>}
       </div>
+      {unsaved !== undefined && <Problem text={words(unsaved)} />}
       {inTime && timed ? <>{toolsError !== undefined && <Problem text={words(toolsError)} />}<Waterfall bars={waterfall(line, [...calls, ...(tools ?? [])])} /></> : <>
       <ol style={{ height: virtual.getTotalSize() }}>
         {items.map((v) => {

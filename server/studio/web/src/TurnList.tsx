@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "react";
 import { testOf, words } from "./api";
 import { began, linesOf, type Turn } from "./turns";
-import { Button, Dialog, Empty, Problem, Spinner, useAsync } from "./ui";
+import { Button, Dialog, download, Empty, Problem, Spinner, useAsync } from "./ui";
 
 export type Talk = { turns: Turn[]; more: boolean; loading: boolean; error?: unknown; reload: () => void; older: () => void };
 
@@ -63,14 +63,7 @@ function TurnView({ turn: t, selected, select }: { turn: Turn; selected: boolean
 function TestDialog({ thread, close }: { thread: string; close: () => void }) {
   const { data, error, reload } = useAsync(() => testOf(thread), [thread]);
   const [copied, copy] = useState(false);
-  const save = () => {
-    const url = URL.createObjectURL(new Blob([data!], { type: "application/yaml" }));
-    const a = document.createElement("a");
-    a.href = url;
-    a.download = `${thread}.yaml`;
-    a.click();
-    URL.revokeObjectURL(url);
-  };
+  const save = () => download(`${thread}.yaml`, data!, "application/yaml");
   const fails = data?.includes("# It doesn't hold:\n");
   return (
     <Dialog title="The conversation as a test" close={close} wide>

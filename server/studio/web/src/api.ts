@@ -59,10 +59,14 @@ export function joinThread(thread: string, opened: () => void, signal: AbortSign
 }
 
 // ask asks the server for what the SDK has no parameter for.
-export async function ask<T>(path: string, body?: object, signal?: AbortSignal, method = body ? "POST" : "GET"): Promise<T> {
+export async function ask<T>(path: string, body?: object, signal?: AbortSignal, method?: string): Promise<T> {
+  return (await asked(path, body, signal, method)).json() as Promise<T>;
+}
+
+async function asked(path: string, body?: object, signal?: AbortSignal, method = body ? "POST" : "GET"): Promise<Response> {
   const response = await fetch(apiUrl + path, { method, headers: body ? { ...headers, "content-type": "application/json" } : headers, body: body && JSON.stringify(body), signal });
   if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
-  return response.json() as Promise<T>;
+  return response;
 }
 
 // away reports whether a request failed because the server could not be reached.
@@ -114,6 +118,11 @@ export const callsOf = (thread: string, limit: number, before: string | undefine
 
 // toolsOf lists the newest calls of tools on a thread.
 export const toolsOf = (thread: string, limit: number, signal?: AbortSignal) => ask<ToolCall[]>(`/threads/${thread}/tool_calls?limit=${limit}`, undefined, signal);
+
+// recordingOf is a thread as a recording, as text.
+export async function recordingOf(thread: string): Promise<string> {
+  return (await asked(`/threads/${thread}/recording`)).text();
+}
 
 // asksAgain reports whether the server asks models again; askAgain has it do so, and nothing is recorded of it.
 export const asksAgain = async (signal: AbortSignal) => (await ask<{ flags?: { ask_again?: boolean } }>("/info", undefined, signal)).flags?.ask_again === true;

@@ -138,3 +138,13 @@ export function useAsync<T>(load: (signal: AbortSignal) => Promise<T>, deps: unk
   }, [...deps, turn]);
   return { ...state, reload: () => again((n) => n + 1) };
 }
+
+// download saves a text as a file.
+export function download(name: string, text: string, type: string) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const a = document.createElement("a");
+  a.href = url;
+  a.download = name;
+  a.click();
+  URL.revokeObjectURL(url);
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/recording"
+)
+
+// getRecording answers with a thread as a recording: all its checkpoints, with what was noted
+// beside them, to be replayed, imported elsewhere or kept as a test.
+func (s *states) getRecording(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	lister, ok := s.store.(checkpoint.Lister)
+	if !ok {
+		return &fault{http.StatusNotImplemented, "The server's store can't list what a thread has"}
+	}
+	var bytes int64 // the thread is read as a whole
+	for log, err := range lister.Logs(r.Context(), checkpoint.ThreadID(t.ID)) {
+		if err != nil {
+			return err
+		}
+		bytes += log.Bytes
+	}
+	if limit := s.limits.Read; limit >= 0 && bytes > int64(limit) {
+		return invalid("The thread has %d bytes, more than the %d that a request may read: export it where its store is, with superstep export", bytes, limit)
+	}
+	rec, err := recording.Take(r.Context(), s.store, checkpoint.ThreadID(t.ID))
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return notFound("Thread %s has no checkpoints yet", t.ID)
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/jsonl")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+t.ID+`.jsonl"`)
+	return rec.Write(w)
+}

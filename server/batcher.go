@@ -73,12 +73,21 @@ func (b *batcher[E]) put(events ...E) {
 // urge has what is pending stored at once.
 func (b *batcher[E]) urge() { signal(b.hurry) }
 
-// flush has what is pending stored at once, and waits for it unless it is left.
-func (b *batcher[E]) flush() error {
+// flush has what is pending stored at once, and waits for it unless it is left, or until the
+// context ends.
+func (b *batcher[E]) flush(ctx context.Context) error {
 	b.urge()
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.stored.Broadcast()
+	})()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for until := b.puts; b.settled < until && b.err == nil && !b.left; {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		b.stored.Wait()
 	}
 	return b.err

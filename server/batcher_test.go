@@ -88,7 +88,7 @@ func TestEventsWaitForThoseThatComeNext(t *testing.T) {
 		synctest.Wait()
 		s.has(t, []int{1}, []int{2, 3})
 		b.put(4)
-		if err := b.flush(); err != nil {
+		if err := b.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.has(t, []int{1}, []int{2, 3}, []int{4})
@@ -110,7 +110,7 @@ func TestEventsThatNobodyReadsWaitLongerUntilSomebodyComes(t *testing.T) {
 		s.has(t, []int{1, 2})
 		b.put(3)
 		s.read.Store(true)
-		if err := b.flush(); err != nil {
+		if err := b.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.has(t, []int{1, 2}, []int{3})
@@ -127,7 +127,7 @@ func TestWhoHasAllStoredWaitsForWhatWasPutUntilThen(t *testing.T) {
 		b := s.batcher(t, 0)
 		b.put(1)
 		done := make(chan error)
-		go func() { done <- b.flush() }()
+		go func() { done <- b.flush(t.Context()) }()
 		time.Sleep(s.slow / 2)
 		b.put(2) // and so on: it would never end
 		if err := <-done; err != nil {
@@ -145,7 +145,7 @@ func TestNobodyWaitsForWhatIsLeftToWhoEndedTheBatcher(t *testing.T) {
 		time.Sleep(s.slow / 2)
 		b.put(2)
 		done := make(chan error)
-		go func() { done <- b.flush() }()
+		go func() { done <- b.flush(t.Context()) }()
 		synctest.Wait()
 		if rest, err := b.leave(); err != nil || !slices.Equal(rest, []int{2}) {
 			t.Errorf("left %v, %v", rest, err)
@@ -202,7 +202,7 @@ func TestABatcherGivesUpOnceAndForAll(t *testing.T) {
 			s := shelf{fail: slices.Repeat([]error{c.fail}, c.tries)}
 			b := s.batcher(t, 0)
 			b.put(1)
-			if err := b.flush(); !errors.Is(err, c.fail) {
+			if err := b.flush(t.Context()); !errors.Is(err, c.fail) {
 				t.Errorf("flush returns %v, want %v", err, c.fail)
 			}
 			b.put(2)
@@ -238,7 +238,7 @@ func TestWhoPutsMoreThanMayWaitWaits(t *testing.T) {
 		if !put.Load() {
 			t.Error("an event waits though there is room")
 		}
-		if err := b.flush(); err != nil {
+		if err := b.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.has(t, []int{1}, []int{2, 3}, []int{4})
@@ -253,7 +253,7 @@ func TestNobodyWaitsForABatcherThatGaveUp(t *testing.T) {
 		time.Sleep(s.slow / 2)
 		b.put(2)
 		b.put(3) // there is no room until the first is given up
-		if err := b.flush(); !errors.Is(err, db.ErrTaken) {
+		if err := b.flush(t.Context()); !errors.Is(err, db.ErrTaken) {
 			t.Errorf("flush returns %v", err)
 		}
 	})

@@ -74,7 +74,7 @@ func (f *feeds) open(ctx context.Context, thread string) (*feed, error) {
 // attend is open for somebody who reads what is told as it is told: what this process tells
 // doesn't wait to be stored. It ends with quit.
 func (f *feeds) attend(ctx context.Context, thread string) (*feed, error) {
-	f.enlist(thread)
+	f.enlist(ctx, thread)
 	one, err := f.open(ctx, thread)
 	if err != nil {
 		f.dismiss(thread)
@@ -88,14 +88,16 @@ func (f *feeds) quit(one *feed) {
 }
 
 // enlist notes that somebody reads what is told of a thread, and has what waits to be stored
-// stored before.
-func (f *feeds) enlist(thread string) {
+// stored before, if that doesn't take long.
+func (f *feeds) enlist(ctx context.Context, thread string) {
 	f.mu.Lock()
 	f.readers[thread]++
 	events := f.storing[thread]
 	f.mu.Unlock()
 	if events != nil {
-		_ = events.flush() // it says itself what is wrong
+		ctx, stop := context.WithTimeout(ctx, unread)
+		defer stop()
+		_ = events.flush(ctx) // it says itself what is wrong
 	}
 }
 
@@ -132,7 +134,7 @@ func (f *feeds) stores(thread string, events *batcher[db.FeedEvent]) (leave func
 // follow is attend for somebody who is to be told of all that happens to the thread, also
 // by runs that nobody streams, wherever they work. It ends with unfollow.
 func (f *feeds) follow(ctx context.Context, thread string) (one *feed, err error) {
-	f.enlist(thread)
+	f.enlist(ctx, thread)
 	if f.shared {
 		var state db.Feed
 		if state, err = f.db.FollowFeed(ctx, thread); err == nil {
@@ -141,6 +143,32 @@ func (f *feeds) follow(ctx context.Context, thread string) (one *feed, err error
 	} else {
 		one, err = f.open(ctx, thread)
 	}
+	if err != nil {
+		f.dismiss(thread)
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one.followers++
+	return one, nil
+}
+
+// join is attend for somebody who reads what a run tells that works elsewhere: whoever has it
+// stores what it tells at once then. It doesn't wait for what is being stored: the next time
+// that feeds are noted as followed will do. It ends with unfollow.
+func (f *feeds) join(ctx context.Context, thread string) (*feed, error) {
+	state, err := f.db.FeedState(ctx, thread)
+	switch {
+	case err != nil:
+		return nil, err
+	case state.First == 0: // nothing is told yet
+		return f.follow(ctx, thread)
+	}
+	if err := f.db.FollowFeeds(ctx, []string{thread}); err != nil {
+		return nil, err
+	}
+	f.enlist(ctx, thread)
+	one, err := f.reach(ctx, state)
 	if err != nil {
 		f.dismiss(thread)
 		return nil, err

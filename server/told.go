@@ -33,7 +33,7 @@ const askRun = 5 * time.Second
 // streamOf returns the stream of a run, to be left; nil if nothing is left of it.
 func (s *base) streamOf(ctx context.Context, run *db.Run) (*stream, error) {
 	if s.feeds.shared && run.Holder != s.instance && !run.Ended() { // the holder is to know
-		return s.streamIn(ctx, run, s.feeds.follow, s.feeds.unfollow)
+		return s.streamIn(ctx, run, s.feeds.join, s.feeds.unfollow)
 	}
 	return s.streamIn(ctx, run, s.feeds.attend, s.feeds.quit)
 }

@@ -174,10 +174,15 @@ func named(threads []string, f func(list string, args []any) error) error {
 	return nil
 }
 
-// FollowFeeds notes that the feeds of threads are still followed.
+// FollowFeeds notes that feeds of threads that have begun are followed. It doesn't wait for
+// those that are being appended to on PostgreSQL: whoever calls it does so again.
 func (d *DB) FollowFeeds(ctx context.Context, threads []string) error {
 	return named(threads, func(list string, args []any) error {
-		_, err := d.exec(ctx, d.sql, `UPDATE @superstep_feeds SET wanted = `+d.now()+` WHERE thread IN (`+list+`)`, args...)
+		free := list
+		if d.pg != nil {
+			free = `SELECT thread FROM @superstep_feeds WHERE thread IN (` + list + `) FOR UPDATE SKIP LOCKED`
+		}
+		_, err := d.exec(ctx, d.sql, `UPDATE @superstep_feeds SET wanted = `+d.now()+` WHERE thread IN (`+free+`)`, args...)
 		return err
 	})
 }

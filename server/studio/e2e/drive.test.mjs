@@ -163,7 +163,7 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await page.locator(".moment", { hasText: "agent" }).first().getByText("412 → 23 tokens").waitFor();
   await page.locator(".moment", { hasText: "agent" }).first().getByText(/\d m?s/).waitFor();
   await v.picture("timeline-tokens");
-  const [exported] = await Promise.all([page.waitForEvent("download"), button("Export").click()]);
+  const [exported] = await Promise.all([page.waitForEvent("download"), v.button("Export").click()]);
   assert.match(exported.suggestedFilename(), /^[0-9a-f-]+\.jsonl$/);
   assert.match(await readFile(await exported.path(), "utf8"), /"superstep":"recording".*\n(.*\n)+\{"end":true/);
   await page.getByLabel("Waterfall").check();

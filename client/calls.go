@@ -84,7 +84,7 @@ func backwards[T any](ctx context.Context, c *Client, path string, limit int, id
 				q.Set("before", before)
 			}
 			some, err := list[T](ctx, c, call{method: http.MethodGet, path: path, query: q})
-			if len(some) > 0 {
+			if err == nil && len(some) > 0 {
 				before = id(some[len(some)-1])
 			}
 			return some, err

@@ -36,7 +36,7 @@ func (s *states) getRecording(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/jsonl")
+	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+t.ID+`.jsonl"`)
 	return rec.Write(w)
 }

@@ -22,7 +22,7 @@ func TestAThreadIsExportedAsARecordingThatReplaysAndIsImported(t *testing.T) {
 	okay(t, s, "POST", thread+"/runs/wait", `{"assistant_id":"booking","input":{"city":"Bonn"}}`)
 	okay(t, s, "POST", thread+"/runs/wait", `{"assistant_id":"booking","command":{"resume":true}}`)
 	w := quick(t.Context(), s, "GET", thread+"/recording", "")
-	if w.Code != 200 || w.Header().Get("Content-Type") != "application/jsonl" || !strings.Contains(w.Header().Get("Content-Disposition"), id+".jsonl") {
+	if w.Code != 200 || w.Header().Get("Content-Type") != "application/x-ndjson" || !strings.Contains(w.Header().Get("Content-Disposition"), id+".jsonl") {
 		t.Fatalf("%d %v", w.Code, w.Header())
 	}
 	text := w.Body.String()

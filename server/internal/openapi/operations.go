@@ -182,7 +182,7 @@ func operations() map[string]operation {
 		"getRecording": {
 			fails:   []int{http.StatusNotImplemented, http.StatusUnprocessableEntity},
 			summary: "Export a thread as a recording", about: "Superstep's own. All checkpoints in JSON Lines, to be replayed, imported into another store or kept as a test.",
-			out: answer{about: "A line for each checkpoint; the last says that it is whole.", media: "application/jsonl"},
+			out: answer{about: "A line for each checkpoint; the last says that it is whole.", media: "application/x-ndjson"},
 		},
 		"listToolCalls": {
 			summary: "List the calls of tools that were made on a thread, newest first", about: "Superstep's own. When they ran; what they were given and returned is in the messages.",

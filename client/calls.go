@@ -76,22 +76,15 @@ func (c *Client) ToolCalls(ctx context.Context, thread string, limit int) iter.S
 
 // backwards yields a list of which the server gives what is before an entry.
 func backwards[T any](ctx context.Context, c *Client, path string, limit int, id func(*T) string) iter.Seq2[*T, error] {
-	return func(yield func(*T, error) bool) {
-		before := ""
-		for v, err := range pages(limit, page, func(_, n int) ([]*T, error) {
-			q := url.Values{"limit": {number(n)}}
-			if before != "" {
-				q.Set("before", before)
-			}
-			some, err := list[T](ctx, c, call{method: http.MethodGet, path: path, query: q})
-			if err == nil && len(some) > 0 {
-				before = id(some[len(some)-1])
-			}
-			return some, err
-		}) {
-			if !yield(v, err) {
-				return
-			}
+	return linked(c, "", limit, page, func(from string, n int) (some []*T, to string, err error) {
+		q := url.Values{"limit": {number(n)}}
+		if from != "" {
+			q.Set("before", from)
 		}
-	}
+		some, err = list[T](ctx, c, call{method: http.MethodGet, path: path, query: q})
+		if err == nil && len(some) >= n {
+			to = id(some[len(some)-1])
+		}
+		return some, to, err
+	})
 }

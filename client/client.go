@@ -261,6 +261,35 @@ func whole[T any](c *Client, q call, all []*T) error {
 	return nil
 }
 
+// linked yields the entries of a list from a place on of which each page, of that size, says
+// where the next one begins, at most limit of them if that is positive. After the last comes "".
+func linked[T any](c *Client, from string, limit, size int, next func(from string, n int) (some []*T, to string, err error)) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		for from, n := from, 0; ; {
+			ask := size
+			if limit > 0 {
+				ask = min(size, limit-n)
+			}
+			some, to, err := next(from, ask)
+			if err == nil && to != "" && to == from {
+				err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("a list goes on after %q with that again", from)}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, one := range some {
+				if n++; !yield(one, nil) || n == limit {
+					return
+				}
+			}
+			if from = to; from == "" {
+				return
+			}
+		}
+	}
+}
+
 // page is how many entries of a list are asked for at once.
 const page = 100
 

@@ -186,6 +186,8 @@ func TestAnswersOfOtherFormsAreErrors(t *testing.T) {
 		{"threads of which one is null", "[null]", func() error { return last(c.Threads(ctx, client.ThreadSearch{})) }},
 		{"assistants of which one is null", "[null]", func() error { return last(c.Assistants(ctx, client.AssistantSearch{})) }},
 		{"items of which one is null", `{"items": [null]}`, func() error { return last(c.SearchItems(ctx, client.ItemSearch{})) }},
+		{"a history whose last state is null", "[" + strings.Repeat("{},", 19) + "null]", func() error { return last(c.History(ctx, "t", client.HistoryQuery{})) }},
+		{"calls of tools that never end", "[" + strings.TrimSuffix(strings.Repeat(`{"call_id": "same"},`, 100), ",") + "]", func() error { return last(c.ToolCalls(ctx, "t", 0)) }},
 		{"a history that never ends", "[" + page + "]", func() error { return last(c.History(ctx, "t", client.HistoryQuery{})) }},
 		{"a page for browsers", "<html>", func() error { _, err := c.Join(ctx, "t", "r"); return err }},
 	} {

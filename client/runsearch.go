@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net/http"
 	"time"
@@ -46,41 +45,19 @@ type Failure struct {
 // FindRuns yields runs of all threads, the newest first, at most limit of them if that is
 // positive. They are asked for in pages while the loop goes on.
 func (c *Client) FindRuns(ctx context.Context, f RunFilter, limit int) iter.Seq2[*FoundRun, error] {
-	return func(yield func(*FoundRun, error) bool) {
-		for cursor, n := "", 0; ; {
-			body := struct {
-				RunFilter
-				Limit  int    `json:"limit"`
-				Cursor string `json:"cursor,omitempty"`
-			}{f, page, cursor}
-			if limit > 0 {
-				body.Limit = min(page, limit-n)
-			}
-			q := call{method: http.MethodPost, path: "/runs/search", body: body, reads: true}
-			var found []*FoundRun
-			header, err := c.do(ctx, q, &found)
-			next := header.Get("X-Pagination-Next")
-			switch {
-			case err != nil:
-			case next != "" && next == cursor:
-				err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: what comes after %q is that again", q.method, q.path, cursor)}
-			default:
-				err = whole(c, q, found)
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, run := range found {
-				if n++; !yield(run, nil) || n == limit {
-					return
-				}
-			}
-			if cursor = next; cursor == "" {
-				return
-			}
+	return linked(c, "", limit, page, func(from string, n int) (found []*FoundRun, to string, err error) {
+		body := struct {
+			RunFilter
+			Limit  int    `json:"limit"`
+			Cursor string `json:"cursor,omitempty"`
+		}{f, n, from}
+		q := call{method: http.MethodPost, path: "/runs/search", body: body, reads: true}
+		header, err := c.do(ctx, q, &found)
+		if err == nil {
+			err = whole(c, q, found)
 		}
-	}
+		return found, header.Get("X-Pagination-Next"), err
+	})
 }
 
 // RunFigures are what runs came to that began within a time.

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
@@ -71,7 +70,6 @@ func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item,
 		prefix = []string{}
 	}
 	return pages(s.Limit, page, func(offset, limit int) ([]*Item, error) {
-		const at = "/store/items/search"
 		body := struct {
 			Prefix []string       `json:"namespace_prefix"`
 			Filter map[string]any `json:"filter,omitempty"`
@@ -79,11 +77,12 @@ func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item,
 			Limit  int            `json:"limit"`
 			Offset int            `json:"offset"`
 		}{prefix, s.Filter, s.Query, limit, offset}
+		q := call{method: http.MethodPost, path: "/store/items/search", body: body, reads: true}
 		out, err := get[struct {
 			Items []*Item `json:"items"`
-		}](ctx, c, call{method: http.MethodPost, path: at, body: body, reads: true})
-		if err == nil && slices.Contains(out.Items, nil) {
-			err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("POST %s: an entry of the answer is null", at)}
+		}](ctx, c, q)
+		if err == nil {
+			err = whole(c, q, out.Items)
 		}
 		return out.Items, err
 	})

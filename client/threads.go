@@ -233,33 +233,31 @@ type HistoryQuery struct {
 // History yields the states of a thread, newest first, on all branches. They are
 // asked for in pages while the loop goes on.
 func (c *Client) History(ctx context.Context, thread string, q HistoryQuery) iter.Seq2[*State, error] {
-	return func(yield func(*State, error) bool) {
-		before := q.Before
-		pages(q.Limit, 20, func(_, limit int) ([]*State, error) {
-			body := struct {
-				Limit      int            `json:"limit"`
-				Before     *configured    `json:"before,omitempty"`
-				Metadata   map[string]any `json:"metadata,omitempty"`
-				Checkpoint *Checkpoint    `json:"checkpoint,omitempty"`
-			}{Limit: limit, Metadata: q.Metadata}
-			if before != "" {
-				body.Before = &configured{Checkpoint{ThreadID: thread, Namespace: q.Namespace, ID: before}}
+	return linked(c, q.Before, q.Limit, 20, func(before string, n int) (states []*State, to string, err error) {
+		body := struct {
+			Limit      int            `json:"limit"`
+			Before     *configured    `json:"before,omitempty"`
+			Metadata   map[string]any `json:"metadata,omitempty"`
+			Checkpoint *Checkpoint    `json:"checkpoint,omitempty"`
+		}{Limit: n, Metadata: q.Metadata}
+		if before != "" {
+			body.Before = &configured{Checkpoint{ThreadID: thread, Namespace: q.Namespace, ID: before}}
+		}
+		if q.Namespace != "" {
+			body.Checkpoint = &Checkpoint{Namespace: q.Namespace}
+		}
+		at := path("/threads/%s/history", thread)
+		states, err = list[State](ctx, c, call{method: http.MethodPost, path: at, body: body, reads: true})
+		if err == nil && len(states) >= n {
+			if last := states[len(states)-1].Checkpoint; last != nil {
+				to = last.ID
 			}
-			if q.Namespace != "" {
-				body.Checkpoint = &Checkpoint{Namespace: q.Namespace}
+			if to == "" {
+				err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("POST %s: the last state of the answer has no checkpoint", at)}
 			}
-			at := path("/threads/%s/history", thread)
-			states, err := list[State](ctx, c, call{method: http.MethodPost, path: at, body: body, reads: true})
-			if n := len(states); n > 0 && n == limit {
-				last := states[n-1].Checkpoint
-				if last == nil || last.ID == "" || last.ID == before { // the next page would be this one
-					return nil, &ProtocolError{URL: c.URL(), Err: fmt.Errorf("POST %s: the last state of the answer is not one before %q", at, before)}
-				}
-				before = last.ID
-			}
-			return states, err
-		})(yield)
-	}
+		}
+		return states, to, err
+	})
 }
 
 type configured struct {

@@ -46,8 +46,8 @@ type batcher[E any] struct {
 }
 
 // newBatcher returns a batcher that stores batches by calling store, until it is
-// ended. It asks read, not while it stores, how long they may wait, and calls gaveUp when a batch could not be stored, once: nothing is stored
-// from then on.
+// ended. It asks read, not while it stores, how long they may wait, and calls gaveUp
+// when a batch could not be stored, once: nothing is stored from then on.
 func newBatcher[E any](ctx context.Context, most int, store func(context.Context, []E) error, read func() bool, gaveUp func(context.Context, error)) *batcher[E] {
 	b := &batcher[E]{
 		store: store, read: read, gaveUp: gaveUp, most: most,

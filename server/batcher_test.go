@@ -137,6 +137,21 @@ func TestWhoHasAllStoredWaitsForWhatWasPutUntilThen(t *testing.T) {
 	})
 }
 
+func TestWhoHasAllStoredWaitsAsLongAsTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shelf{slow: time.Hour}
+		b := s.batcher(t, 0)
+		b.put(1)
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		began := time.Now()
+		if err := b.flush(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		s.has(t)
+	})
+}
+
 func TestNobodyWaitsForWhatIsLeftToWhoEndedTheBatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := shelf{slow: time.Second}

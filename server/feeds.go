@@ -133,42 +133,26 @@ func (f *feeds) stores(thread string, events *batcher[db.FeedEvent]) (leave func
 
 // follow is attend for somebody who is to be told of all that happens to the thread, also
 // by runs that nobody streams, wherever they work. It ends with unfollow.
-func (f *feeds) follow(ctx context.Context, thread string) (one *feed, err error) {
-	f.enlist(ctx, thread)
-	if f.shared {
-		var state db.Feed
-		if state, err = f.db.FollowFeed(ctx, thread); err == nil {
-			one, err = f.reach(ctx, state)
-		}
-	} else {
-		one, err = f.open(ctx, thread)
-	}
-	if err != nil {
-		f.dismiss(thread)
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	one.followers++
-	return one, nil
+func (f *feeds) follow(ctx context.Context, thread string) (*feed, error) {
+	return f.attendNoted(ctx, thread, f.db.FollowFeed)
 }
 
-// join is attend for somebody who reads what a run tells that works elsewhere: whoever has it
-// stores what it tells at once then. It doesn't wait for what is being stored: the next time
-// that feeds are noted as followed will do. It ends with unfollow.
+// join is follow for somebody who reads what a run tells that works elsewhere: whoever has it
+// stores what it tells at once then. It doesn't wait for what is being stored.
 func (f *feeds) join(ctx context.Context, thread string) (*feed, error) {
-	state, err := f.db.FeedState(ctx, thread)
-	switch {
-	case err != nil:
-		return nil, err
-	case state.First == 0: // nothing is told yet
-		return f.follow(ctx, thread)
-	}
-	if err := f.db.FollowFeeds(ctx, []string{thread}); err != nil {
-		return nil, err
-	}
+	return f.attendNoted(ctx, thread, f.db.JoinFeed)
+}
+
+// attendNoted is attend for a follower, whom a shared database is told of by note.
+func (f *feeds) attendNoted(ctx context.Context, thread string, note func(context.Context, string) (db.Feed, error)) (one *feed, err error) {
 	f.enlist(ctx, thread)
-	one, err := f.reach(ctx, state)
+	state := db.Feed{Thread: thread}
+	if f.shared {
+		state, err = note(ctx, thread)
+	}
+	if err == nil {
+		one, err = f.reach(ctx, state)
+	}
 	if err != nil {
 		f.dismiss(thread)
 		return nil, err

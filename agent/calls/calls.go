@@ -156,15 +156,20 @@ func (p policy) record(ctx context.Context, made model.Call) error {
 	if err != nil {
 		return fmt.Errorf("recording a call of a model: %w", err)
 	}
-	switch err := note.Add(ctx, n); {
-	case err == nil:
-		if heard, ok := ctx.Value(heardKey{}).(func(*Call)); ok {
-			heard(c)
-		}
-	case !errors.Is(err, graph.ErrLate) && !errors.Is(err, graph.ErrNotInNode):
-		return err
+	added, err := add(ctx, n)
+	if heard, ok := ctx.Value(heardKey{}).(func(*Call)); ok && added {
+		heard(c)
 	}
-	return nil
+	return err
+}
+
+// add adds a note, unless the context is no node's or its attempt is over.
+func add(ctx context.Context, n note.Note) (added bool, err error) {
+	err = note.Add(ctx, n)
+	if errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrNotInNode) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Of returns a call as it is recorded, if its context is that of a node.
@@ -263,9 +268,15 @@ type Query struct {
 // and in subgraphs as well, without what was sent and answered. They go with the checkpoints
 // that have them when the thread is pruned. An error is yielded once, as the last pair.
 func List(ctx context.Context, store checkpoint.Store, thread string, q Query) iter.Seq2[*Call, error] {
-	return func(yield func(*Call, error) bool) {
-		for e, err := range noted(ctx, store, thread, Kind, q) {
-			var c *Call
+	return listed(ctx, store, thread, Kind, q, read)
+}
+
+// listed yields what is read of the notes of a kind.
+func listed[C any](ctx context.Context, store checkpoint.Store, thread, kind string, q Query, read func(*note.Entry) (*C, error)) iter.Seq2[*C, error] {
+	notes := note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: kind, ID: q.ID, Before: q.Before, Limit: q.Limit, Since: q.Since})
+	return func(yield func(*C, error) bool) {
+		for e, err := range notes {
+			var c *C
 			if err == nil {
 				c, err = read(&e)
 			}
@@ -274,6 +285,10 @@ func List(ctx context.Context, store checkpoint.Store, thread string, q Query) i
 			}
 		}
 	}
+}
+
+func placeOf(e *note.Entry) Place {
+	return Place{ID: e.ID, Node: e.Node, Namespace: e.Namespace, Step: e.Step, Task: e.Task, Checkpoint: e.Checkpoint, Metadata: e.Metadata}
 }
 
 // Get returns a call with what was sent and answered, nil if the thread has none with that ID.

@@ -3,7 +3,6 @@ package calls
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -58,27 +57,14 @@ func RecordTool(ctx context.Context, c ToolCall) error {
 	if err != nil {
 		return fmt.Errorf("recording a call of the tool %q: %w", c.Tool, err)
 	}
-	err = note.Add(ctx, note.Note{Kind: ToolKind, Data: data})
-	if errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrNotInNode) {
-		return nil
-	}
+	_, err = add(ctx, note.Note{Kind: ToolKind, Data: data})
 	return err
 }
 
 // ListTools is [List] for calls of tools. One whose result was recorded before the node ran again
 // is there once.
 func ListTools(ctx context.Context, store checkpoint.Store, thread string, q Query) iter.Seq2[*ToolCall, error] {
-	return func(yield func(*ToolCall, error) bool) {
-		for e, err := range noted(ctx, store, thread, ToolKind, q) {
-			var c *ToolCall
-			if err == nil {
-				c, err = readTool(&e)
-			}
-			if !yield(c, err) || err != nil {
-				return
-			}
-		}
-	}
+	return listed(ctx, store, thread, ToolKind, q, readTool)
 }
 
 func readTool(e *note.Entry) (*ToolCall, error) {
@@ -90,13 +76,4 @@ func readTool(e *note.Entry) (*ToolCall, error) {
 		Place: placeOf(e), Tool: s.Tool, Call: s.Call, Attempt: max(s.Attempt, 1),
 		Began: time.UnixMicro(s.Began).UTC(), Took: time.Duration(s.Took) * time.Microsecond, Failed: s.Failed,
 	}, nil
-}
-
-// noted are the notes of a kind that a query asks for.
-func noted(ctx context.Context, store checkpoint.Store, thread, kind string, q Query) iter.Seq2[note.Entry, error] {
-	return note.List(ctx, store, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: q.Namespace}, note.Query{Kind: kind, ID: q.ID, Before: q.Before, Limit: q.Limit, Since: q.Since})
-}
-
-func placeOf(e *note.Entry) Place {
-	return Place{ID: e.ID, Node: e.Node, Namespace: e.Namespace, Step: e.Step, Task: e.Task, Checkpoint: e.Checkpoint, Metadata: e.Metadata}
 }

@@ -658,7 +658,7 @@ func (d *DB) BeginRun(ctx context.Context, id, thread, holder string, change fun
 		}
 		out.Status = Running
 		change(out, stop)
-		n, err := d.putRunIf(ctx, tx, out, ` AND NOT EXISTS (SELECT 1 FROM @superstep_runs other WHERE other.status IN ('pending', 'running') AND other.status = 'running' AND other.thread = ? AND other.id <> ?)`, thread, id)
+		n, err := d.putRunIf(ctx, tx, out, ` AND NOT EXISTS (SELECT 1 FROM @superstep_runs WHERE `+working+` AND thread = ? AND id <> ?)`, thread, id)
 		if err == nil && n == 0 {
 			err = ErrBusy
 		}
@@ -798,6 +798,10 @@ func (d *DB) settle(ctx context.Context, tx execer, t *Thread, end End) error {
 	return d.putThread(ctx, tx, t)
 }
 
+// working is the condition of a run that works, which says as well what the index of runs
+// that have not ended says.
+const working = `status IN ('pending', 'running') AND status = 'running'`
+
 // Turn is a run that has not ended, as far as it matters for whose turn it is.
 type Turn struct {
 	ID, Holder string
@@ -811,7 +815,7 @@ func (d *DB) Turns(ctx context.Context, thread string, limit int) ([]Turn, error
 	part := func(where string) string {
 		return `SELECT * FROM (SELECT id, holder, status, starts, created FROM @superstep_runs WHERE ` + where + ` AND thread = ? ORDER BY created, id LIMIT ?) AS `
 	}
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM (`+part(`status IN ('pending', 'running') AND status = 'running'`)+`working UNION ALL `+
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM (`+part(working)+`working UNION ALL `+
 		part(`status IN ('pending', 'running') AND status <> 'running'`)+`waiting) AS turns ORDER BY status = 'running' DESC, created, id`), thread, limit, thread, limit)
 	if err != nil {
 		return nil, err

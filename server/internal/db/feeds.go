@@ -153,6 +153,19 @@ func (d *DB) FollowFeed(ctx context.Context, thread string) (f Feed, err error) 
 	return f, err
 }
 
+// JoinFeed is FollowFeed for who needn't be noted at once: where somebody appends to the feed
+// just now, it is left to [DB.FollowFeeds].
+func (d *DB) JoinFeed(ctx context.Context, thread string) (Feed, error) {
+	f, err := d.FeedState(ctx, thread)
+	switch {
+	case err != nil:
+		return f, err
+	case f.First == 0: // it hasn't begun
+		return d.FollowFeed(ctx, thread)
+	}
+	return f, d.FollowFeeds(ctx, []string{thread})
+}
+
 // named calls f with names of threads, some at a time, as a list for IN and its
 // parameters. Lists have few lengths, so that there are few statements.
 func named(threads []string, f func(list string, args []any) error) error {

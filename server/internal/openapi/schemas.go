@@ -157,34 +157,14 @@ func schemas() map[string]*jsonschema.Schema {
 			member{"user_id!", nullable(text("Who says so; null if the server knows no users."))},
 			member{"created_at!", at("")},
 		),
-		"ToolCall": record("A call of a tool that a model has called, in a node of the thread or of a subgraph.",
-			member{"call_id!", id("")},
-			member{"node!", text("")},
-			member{"checkpoint_ns!", text("Of the graph that the node is in.")},
-			member{"checkpoint_id!", nullable(id("The checkpoint that closed its superstep; null while that is open."))},
-			member{"run_id!", nullable(id("Null if the checkpoint doesn't say, as those of subgraphs."))},
-			member{"step!", whole("The superstep of its graph.")},
-			member{"task!", whole("Which of the superstep's tasks.")},
-			member{"attempt!", whole("Of the node, from 1.")},
-			member{"began_at!", at("")},
-			member{"took!", fraction("Seconds.")},
+		"ToolCall": record("A call of a tool that a model has called, in a node of the thread or of a subgraph.", called(
 			member{"tool!", text("Its name.")},
 			member{"tool_call_id!", text("The ID that the model gave the call.")},
 			member{"failed!", yesno("It returned an error, told to the model or not.")},
-		),
-		"ModelCall": record("A call of a model that a node of the thread, or of a subgraph, has made.",
-			member{"call_id!", id("")},
-			member{"node!", text("")},
-			member{"checkpoint_ns!", text("Of the graph that the node is in.")},
-			member{"checkpoint_id!", nullable(id("The checkpoint that closed its superstep; null while that is open."))},
-			member{"run_id!", nullable(id("Null if the checkpoint doesn't say, as those of subgraphs."))},
-			member{"step!", whole("The superstep of its graph.")},
-			member{"task!", whole("Which of the superstep's tasks.")},
-			member{"attempt!", whole("Of the node, from 1.")},
+		)...),
+		"ModelCall": record("A call of a model that a node of the thread, or of a subgraph, has made.", called(
 			member{"provider!", text("Whose API was asked; empty if the model doesn't say.")},
 			member{"model!", text("That answered, as its provider names it, or that was asked.")},
-			member{"began_at!", at("")},
-			member{"took!", fraction("Seconds.")},
 			member{"first_token!", nullable(fraction("Seconds until the first token; null if it wasn't streamed."))},
 			member{"finish!", text("Why the answer ended: stop, tool_calls, length, content_filter or what else the provider says.")},
 			member{"usage!", nullable(modelUsage("Null if the provider doesn't say."))},
@@ -194,7 +174,7 @@ func schemas() map[string]*jsonschema.Schema {
 			member{"error_kind!", text("Empty if there is none, or it isn't a provider's.")},
 			member{"request", free("What was sent: messages, tools, tool_choice, output and config. Only where one call is shown.")},
 			member{"answer", free("The message that was answered. Only where one call is shown.")},
-		),
+		)...),
 		"HistoryQuery": record("Which part of a history.",
 			member{"limit", whole("The default is 10, the greatest 1000.")},
 			member{"before", either("Only what is older: the ID of a checkpoint, a checkpoint or a configuration with one.", id(""), free(""))},
@@ -324,6 +304,22 @@ func modelUsage(about string) *jsonschema.Schema {
 		member{"cache_write_tokens!", whole("Of the input.")},
 		member{"reasoning_tokens!", whole("Of the output.")},
 	)
+}
+
+// called are the members of something that a node has called, with more.
+func called(more ...member) []member {
+	return append([]member{
+		member{"call_id!", id("")},
+		member{"node!", text("")},
+		member{"checkpoint_ns!", text("Of the graph that the node is in.")},
+		member{"checkpoint_id!", nullable(id("The checkpoint that closed its superstep; null while that is open."))},
+		member{"run_id!", nullable(id("Null if the checkpoint doesn't say, as those of subgraphs."))},
+		member{"step!", whole("The superstep of its graph.")},
+		member{"task!", whole("Which of the superstep's tasks.")},
+		member{"attempt!", whole("Of the node, from 1.")},
+		member{"began_at!", at("")},
+		member{"took!", fraction("Seconds.")},
+	}, more...)
 }
 
 // runFilter are the members that select runs of any thread.

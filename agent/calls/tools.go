@@ -38,7 +38,7 @@ type storedTool struct {
 }
 
 // RecordTool records that a tool ran, on the thread of the node whose context it is, with what
-// the node records next. The place is the node's; the rest is the caller's to say. Nodes of
+// the node records next. The place and the attempt are the node's; the rest is the caller's to say. Nodes of
 // package agent do so. Where calls of models aren't recorded ([Recording]), those of tools aren't
 // either, but [Redact] doesn't see them.
 func RecordTool(ctx context.Context, c ToolCall) error {

@@ -82,6 +82,8 @@ scenario("many threads stay usable, and a search among them misses none", { serv
   page.on("request", (r) => { if (r.url().endsWith("/threads/search") && offset(r) > 0) asked.push(offset(r)); });
   await search("box");
   await found("1,000 found").waitFor();
+  await list.locator('li[aria-posinset="1"]').waitFor();
+  assert.equal(await list.evaluate((b) => b.scrollTop), 0, "a search is shown from its beginning, wherever the last one was scrolled to");
   await scroll(200);
   assert.ok(asked.length >= 4, `pages ${asked} were asked for`);
   assert.deepEqual(asked, [...new Set(asked)], "no page is asked for twice");

@@ -108,7 +108,8 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
       {error !== undefined && <Problem text={words(error)} retry={() => { setError(undefined); setAgain((n) => n + 1); }} />}
       {!list && error === undefined && <div className="center"><Spinner label="Loading threads" /></div>}
       {list && shown.length === 0 && !more && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
-      <div className="thread-box" ref={box} hidden={shown.length === 0}>
+      {/* Each search has a box of its own: one that was hidden comes back where it was scrolled to, without an event. */}
+      <div key={query} className="thread-box" ref={box} hidden={shown.length === 0}>
         <ul className="thread-list" aria-label="Threads" style={{ height: virtual.getTotalSize() }}>
           {items.map((v) => {
             const t = shown[v.index]!;

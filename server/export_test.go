@@ -102,6 +102,18 @@ func Logs(s *Server) (out []Log) {
 	return out
 }
 
+// FeedsInUse counts the feeds that somebody uses.
+func FeedsInUse(s *Server) (n int) {
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	for _, one := range s.feeds.byThread {
+		if one.users > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Sweep does what a server does each second.
 func Sweep(s *Server) {
 	s.feeds.sweep(time.Now())

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/server"
 )
 
-// ended runs a run to its end and returns its ID and its thread's.
+// ended runs a run to its end and returns its ID and its thread's, which nobody uses then.
 func ended(t *testing.T, s *server.Server, user string) (run, thread string) {
 	t.Helper()
 	body := `{"assistant_id":"bulky","input":{},"on_completion":"keep"}`
@@ -21,6 +22,9 @@ func ended(t *testing.T, s *server.Server, user string) (run, thread string) {
 	}
 	place := strings.Split(w.Header().Get("Location"), "/") // /runs/ID/join
 	run = place[2]
+	for server.FeedsInUse(s) > 0 { // who waits is told before the server is done with it
+		time.Sleep(time.Millisecond)
+	}
 	for _, one := range server.Logs(s) {
 		if one.Run == run {
 			thread = one.Thread

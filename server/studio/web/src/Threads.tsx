@@ -11,6 +11,9 @@ import { poll } from "./watch";
 
 const page = 40;
 
+// none is held until the first page has come.
+const none: Held<ThreadInfo> = { query: "", items: [], loaded: 0, more: false };
+
 const titleOf = (t: ThreadInfo) => preview(t.title ?? "", 70);
 
 export function Threads({ assistants, current, turn, search, fresh, deleted }: {
@@ -72,23 +75,14 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const names = new Map(assistants.map((a) => [a.assistant_id, a.name || a.graph_id]));
   const nameOf = (t: ThreadInfo) => names.get(assistantOf(t) ?? "") ?? String(t.metadata?.graph_id ?? "no graph yet");
   const shown = list ?? [];
-  const box = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => box.current, estimateSize: () => 54, overscan: 8, getItemKey: (i) => shown[i]!.thread_id });
-  const items = virtual.getVirtualItems();
-  const last = items.at(-1)?.index ?? -1;
-  // One page is asked for at a time, by where the list ends. What fails is asked for
-  // again when somebody says so.
-  const loaded = list ? held!.loaded : 0;
-  const wanting = error === undefined && wants(list && held, last >= shown.length - 4);
-  useEffect(() => {
-    if (!wanting) return;
+  const next = (loaded: number) => {
     const abort = new AbortController();
     load(loaded, page, abort.signal).then(
       (old) => { if (!abort.signal.aborted) hold((h) => lengthened(h, query, loaded, old, page)); },
       (e: unknown) => { if (!abort.signal.aborted) setError(e); },
     );
     return () => abort.abort();
-  }, [query, wanting, loaded]);
+  };
   const filtered = !!(settled || status || graph);
   return (
     <div className="threads">
@@ -108,23 +102,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
       {error !== undefined && <Problem text={words(error)} retry={() => { setError(undefined); setAgain((n) => n + 1); }} />}
       {!list && error === undefined && <div className="center"><Spinner label="Loading threads" /></div>}
       {list && shown.length === 0 && !more && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
-      {/* Each search has a box of its own: one that was hidden comes back where it was scrolled to, without an event. */}
-      <div key={query} className="thread-box" ref={box} hidden={shown.length === 0}>
-        <ul className="thread-list" aria-label="Threads" style={{ height: virtual.getTotalSize() }}>
-          {items.map((v) => {
-            const t = shown[v.index]!;
-            return (
-              <li key={v.key} data-index={v.index} ref={virtual.measureElement} aria-setsize={more ? -1 : shown.length} aria-posinset={v.index + 1} style={{ transform: `translateY(${v.start}px)` }}>
-                <a href={format({ page: "work", assistant: assistantOf(t), thread: t.thread_id })} aria-current={t.thread_id === current ? "page" : undefined}>
-                  <span className="thread-title">{titleOf(t) || nameOf(t)}</span>
-                  <span className="thread-line"><Status status={t.status} /><span className="hint">{titleOf(t) ? nameOf(t) : t.thread_id.slice(-8)} · <When at={t.updated_at} /></span></span>
-                </a>
-                <IconButton icon="trash" label={`Delete thread ${titleOf(t) || t.thread_id.slice(-12)}`} onClick={() => remove(t)} />
-              </li>
-            );
-          })}
-        </ul>
-      </div>
+      <Rows key={query} held={list ? held! : none} halted={error !== undefined} next={next} current={current} nameOf={nameOf} remove={remove} />
       {list && shown.length > 0 && <p className="hint thread-count" role="status">{filtered ? `${(count ?? shown.length).toLocaleString()} found` : `${(count ?? shown.length).toLocaleString()} ${(count ?? shown.length) === 1 ? "thread" : "threads"}`}</p>}
       {removing && (
         <Dialog title="Delete the thread?" close={() => remove(undefined)}>
@@ -142,6 +120,40 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
           }}>Delete</Button></div>
         </Dialog>
       )}
+    </div>
+  );
+}
+
+// Rows is the list of what a search has found, from its beginning. Another search has a list of its
+// own: this one knows how far it is scrolled.
+function Rows({ held, halted, next, current, nameOf, remove }: {
+  held: Held<ThreadInfo>; halted: boolean; next: (loaded: number) => () => void; current?: string; nameOf: (t: ThreadInfo) => string; remove: (t: ThreadInfo) => void;
+}) {
+  const shown = held.items;
+  const box = useRef<HTMLDivElement>(null);
+  const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => box.current, estimateSize: () => 54, overscan: 8, getItemKey: (i) => shown[i]!.thread_id });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? -1;
+  // One page is asked for at a time, by where the list ends. What fails is asked for
+  // again when somebody says so.
+  const wanting = !halted && wants(held, last >= shown.length - 4);
+  useEffect(() => (wanting ? next(held.loaded) : undefined), [wanting, held.loaded]);
+  return (
+    <div className="thread-box" ref={box} hidden={shown.length === 0}>
+      <ul className="thread-list" aria-label="Threads" style={{ height: virtual.getTotalSize() }}>
+        {items.map((v) => {
+          const t = shown[v.index]!;
+          return (
+            <li key={v.key} data-index={v.index} ref={virtual.measureElement} aria-setsize={held.more ? -1 : shown.length} aria-posinset={v.index + 1} style={{ transform: `translateY(${v.start}px)` }}>
+              <a href={format({ page: "work", assistant: assistantOf(t), thread: t.thread_id })} aria-current={t.thread_id === current ? "page" : undefined}>
+                <span className="thread-title">{titleOf(t) || nameOf(t)}</span>
+                <span className="thread-line"><Status status={t.status} /><span className="hint">{titleOf(t) ? nameOf(t) : t.thread_id.slice(-8)} · <When at={t.updated_at} /></span></span>
+              </a>
+              <IconButton icon="trash" label={`Delete thread ${titleOf(t) || t.thread_id.slice(-12)}`} onClick={() => remove(t)} />
+            </li>
+          );
+        })}
+      </ul>
     </div>
   );
 }

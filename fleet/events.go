@@ -19,33 +19,42 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// What nodes send on a worker goes to those who follow the thread in batches: tokens of a
+// What happens on a worker goes to those who follow the thread in batches: tokens of a
 // model come a hundred a second, and each batch is a write of whatever keeps the bus.
 const (
 	batchDelay = 50 * time.Millisecond // how long an event waits for others
 	batchBytes = 32 << 10              // from which on a batch does not wait
 
 	busTimeout = 2 * time.Second // of a call of the bus
-	busRest    = time.Second     // after one that failed: meanwhile what nodes send is dropped
+	busRest    = time.Second     // after one that failed: meanwhile what happens is dropped
 
 	mostHeld = 1000 // batches that wait for what was recorded before them
 )
 
-// sent are the kinds of events that go over a bus.
-const sent = local.Custom | local.Message | local.ToolCalled | local.ToolReturned
+// The kinds of events that go over a bus.
+const (
+	sent     = local.Custom | local.Message | local.ToolCalled | local.ToolReturned
+	course   = recorded | local.TaskStarted | local.TaskEnded | local.TaskFailed | local.TaskRetried | local.InterruptRaised // if the run's stream wants them
+	recorded = local.Updates | local.Values | local.Checkpointed                                                             // of subgraphs: those of the graph itself are read in the store
+)
 
-var kinds = map[local.Kind]string{local.Custom: "custom", local.Message: "message", local.ToolCalled: "tool_call", local.ToolReturned: "tool_result"}
+var kinds = map[local.Kind]string{
+	local.Custom: "custom", local.Message: "message", local.ToolCalled: "tool_call", local.ToolReturned: "tool_result",
+	local.TaskStarted: "task", local.TaskEnded: "task_result", local.TaskFailed: "task_error", local.TaskRetried: "task_retry",
+	local.Updates: "updates", local.Values: "values", local.Checkpointed: "checkpoint", local.InterruptRaised: "interrupt",
+}
 
 // batch is what goes over a bus, as JSON. What a version adds, older ones read past.
 type batch struct {
 	Superstep  checkpoint.ID `json:"superstep"`
-	Execution  string        `json:"execution"` // of tasks, by one call of RunTasks
+	Execution  string        `json:"execution,omitempty"` // of tasks, by one call of RunTasks; empty: of Advance
 	Sent       []ofTask      `json:"sent"`
 	size       int
 	readBefore bool // the store was read after it
 }
 
-// ofTask is what an attempt of a task has sent, one after another.
+// ofTask is what happened to an attempt of a task, one after another. Task is -1 where it
+// happened to a subgraph.
 type ofTask struct {
 	Graph   string        `json:"graph"`
 	Path    []string      `json:"path,omitempty"`
@@ -53,6 +62,7 @@ type ofTask struct {
 	Step    int           `json:"step"`
 	Node    string        `json:"node"`
 	Task    int           `json:"task"`
+	Do      string        `json:"do,omitempty"`
 	Epoch   checkpoint.ID `json:"epoch"`
 	Attempt int           `json:"attempt"`
 	Tags    []string      `json:"tags,omitempty"`
@@ -63,7 +73,76 @@ type oneEvent struct {
 	Kind  string          `json:"kind"`
 	Type  string          `json:"type,omitempty"` // of the value; else it is any JSON
 	Time  time.Time       `json:"time"`
-	Value json.RawMessage `json:"value"`
+	Value json.RawMessage `json:"value,omitempty"` // that a node has sent
+
+	Update   json.RawMessage      `json:"update,omitempty"`
+	Payload  json.RawMessage      `json:"payload,omitempty"`
+	From     string               `json:"from,omitempty"`
+	Question *checkpoint.Question `json:"question,omitempty"`
+	ID       checkpoint.ID        `json:"id,omitempty"`
+	Parent   checkpoint.ID        `json:"parent,omitempty"`
+	Source   checkpoint.Source    `json:"source,omitempty"`
+	Next     []string             `json:"next,omitempty"`
+	Error    *string              `json:"error,omitempty"`
+	Cached   bool                 `json:"cached,omitempty"`
+	Duration time.Duration        `json:"duration,omitempty"`
+	Delay    time.Duration        `json:"delay,omitempty"`
+	State    json.RawMessage      `json:"state,omitempty"`
+	Output   json.RawMessage      `json:"output,omitempty"` // nil: as State
+}
+
+// encodeEvent returns what is told of an event but for whose it is.
+func encodeEvent(ev *local.Event) (one oneEvent, err error) {
+	one = oneEvent{
+		Kind: kinds[ev.Kind], Time: ev.Time, Update: ev.Update, Payload: ev.Payload, From: ev.From, Question: ev.Question, ID: ev.ID, Parent: ev.Parent,
+		Source: ev.Source, Next: ev.Next, Error: textOf(ev.Err), Cached: ev.Cached, Duration: ev.Duration, Delay: ev.Delay,
+	}
+	if ev.Kind&sent != 0 {
+		one.Type, one.Value, err = encodeValue(ev.Value)
+	}
+	if ev.State != nil && err == nil {
+		one.State, err = json.Marshal(ev.State)
+	}
+	if ev.Output != nil && err == nil {
+		one.Output, err = ev.Output(ev.State)
+	}
+	return one, err
+}
+
+// decode enters it into an event that says whose it is. It reports whether it is known.
+func (one *oneEvent) decode(ev *local.Event) bool {
+	for kind, name := range kinds {
+		if name == one.Kind {
+			ev.Kind = kind
+		}
+	}
+	ev.Time, ev.Update, ev.Payload, ev.From, ev.Question, ev.ID, ev.Parent = one.Time, one.Update, one.Payload, one.From, one.Question, one.ID, one.Parent
+	ev.Source, ev.Next, ev.Err, ev.Cached, ev.Duration, ev.Delay = one.Source, one.Next, errorOf(one.Error), one.Cached, one.Duration, one.Delay
+	if one.State != nil {
+		ev.State = one.State
+	}
+	if output := one.Output; output != nil {
+		ev.Output = func(any) (json.RawMessage, error) { return output, nil }
+	}
+	var err error
+	if ev.Kind&sent != 0 {
+		ev.Value, err = decodeValue(one.Type, one.Value)
+	}
+	return err == nil && ev.Kind != 0
+}
+
+func textOf(err error) *string {
+	if err == nil {
+		return nil
+	}
+	return new(err.Error())
+}
+
+func errorOf(text *string) error {
+	if text == nil {
+		return nil
+	}
+	return errors.New(*text)
 }
 
 // The types of values that arrive as they were sent.
@@ -120,11 +199,7 @@ func encodeValue(value any) (typ string, data json.RawMessage, err error) {
 	case tool.Started:
 		typ = typeStarted
 	case tool.Ended:
-		e := ended{CallID: v.CallID, Name: v.Name, Content: inParts("", v.Result.Content), Artifact: v.Result.Artifact, Duration: v.Duration, Recorded: v.Recorded}
-		if v.Err != nil {
-			e.Error = new(v.Err.Error())
-		}
-		typ, value = typeEnded, e
+		typ, value = typeEnded, ended{CallID: v.CallID, Name: v.Name, Content: inParts("", v.Result.Content), Artifact: v.Result.Artifact, Error: textOf(v.Err), Duration: v.Duration, Recorded: v.Recorded}
 	}
 	data, err = json.Marshal(value)
 	return typ, data, err
@@ -147,11 +222,7 @@ func decodeValue(typ string, data json.RawMessage) (any, error) {
 	case typeEnded:
 		var e ended
 		err := json.Unmarshal(data, &e)
-		out := tool.Ended{CallID: e.CallID, Name: e.Name, Result: tool.Result{Content: partsOf(e.Content), Artifact: e.Artifact}, Duration: e.Duration, Recorded: e.Recorded}
-		if e.Error != nil {
-			out.Err = errors.New(*e.Error)
-		}
-		return out, err
+		return tool.Ended{CallID: e.CallID, Name: e.Name, Result: tool.Result{Content: partsOf(e.Content), Artifact: e.Artifact}, Err: errorOf(e.Error), Duration: e.Duration, Recorded: e.Recorded}, err
 	}
 	return data, nil
 }
@@ -163,11 +234,13 @@ func logger(l *slog.Logger) *slog.Logger {
 	return l
 }
 
-// publisher publishes what the tasks send that one call of RunTasks runs.
+// publisher publishes what happens in one call of RunTasks or Advance.
 type publisher struct {
-	w      *Worker
-	ctx    context.Context
-	thread string
+	w       *Worker
+	ctx     context.Context
+	thread  string
+	wants   local.Kind
+	topOnly bool // but for what is sent
 
 	sending sync.Mutex // one batch after another
 
@@ -177,28 +250,49 @@ type publisher struct {
 	unclear bool        // it was said that something can't be told
 }
 
-func (w *Worker) publisher(ctx context.Context, ref Ref) *publisher {
+// publishTasks publishes what happens to tasks of a superstep; nil if there is no bus.
+func (w *Worker) publishTasks(ctx context.Context, ref Ref) *publisher {
+	if w.o.Bus == nil {
+		return nil
+	}
 	return &publisher{
-		w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread,
+		w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread, wants: sent | local.Kind(ref.Tell)&course, topOnly: ref.TopOnly,
 		batch: batch{Superstep: checkpoint.ID(ref.Superstep), Execution: rand.Text()},
 	}
 }
 
+// publishHeld publishes which tasks wait when a superstep is planned; nil if nobody is to
+// be told of that.
+func (w *Worker) publishHeld(ctx context.Context, ref Ref) *publisher {
+	if w.o.Bus == nil || local.Kind(ref.Tell)&local.InterruptRaised == 0 {
+		return nil
+	}
+	return &publisher{w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread, wants: local.InterruptRaised}
+}
+
 func (p *publisher) send(ev *local.Event) {
-	typ, value, err := encodeValue(ev.Value)
+	switch {
+	case ev.Kind&sent != 0:
+	case len(ev.Path) > 0 && p.topOnly, len(ev.Path) == 0 && ev.Kind&recorded != 0:
+		return
+	}
+	one, err := encodeEvent(ev)
 	if err != nil {
 		p.mu.Lock()
 		said := p.unclear
 		p.unclear = true
 		p.mu.Unlock()
 		if !said {
-			logger(p.w.o.Log).LogAttrs(p.ctx, slog.LevelWarn, "fleet: what a node sends is not told elsewhere: it can't be written as JSON",
+			logger(p.w.o.Log).LogAttrs(p.ctx, slog.LevelWarn, "fleet: what happens in a node is not told elsewhere: it can't be written as JSON",
 				slog.String("thread", p.thread), slog.String("node", ev.Node), slog.Any("error", err))
 		}
 		return
 	}
 	p.mu.Lock()
-	p.batch.add(ev, oneEvent{kinds[ev.Kind], typ, ev.Time, value})
+	if p.batch.Execution == "" {
+		p.batch.Superstep = ev.Epoch
+	}
+	p.batch.add(ev, one)
 	full := p.batch.size >= batchBytes
 	if !full && p.timer == nil {
 		p.timer = time.AfterFunc(batchDelay, p.flush)
@@ -210,8 +304,8 @@ func (p *publisher) send(ev *local.Event) {
 }
 
 func (b *batch) add(ev *local.Event, one oneEvent) {
-	b.size += len(one.Value) + 100 // about, with what stands around it
-	t := ofTask{ev.Graph, ev.Path, ev.Within, ev.Step, ev.Node, ev.Task, ev.Epoch, ev.Attempt, ev.Tags, nil}
+	b.size += len(one.Value) + len(one.Update) + len(one.Payload) + len(one.State) + len(one.Output) + 100 // about, with what stands around it
+	t := ofTask{ev.Graph, ev.Path, ev.Within, ev.Step, ev.Node, ev.Task, ev.Do, ev.Epoch, ev.Attempt, ev.Tags, nil}
 	if n := len(b.Sent); n == 0 || !b.Sent[n-1].is(&t) {
 		b.Sent = append(b.Sent, t)
 		b.size += 200
@@ -222,8 +316,8 @@ func (b *batch) add(ev *local.Event, one oneEvent) {
 
 // is reports whether two are of one attempt of a task, and tagged alike.
 func (t *ofTask) is(o *ofTask) bool {
-	return t.Task == o.Task && t.Epoch == o.Epoch && t.Node == o.Node && t.Attempt == o.Attempt && t.Step == o.Step &&
-		slices.Equal(t.Within, o.Within) && slices.Equal(t.Tags, o.Tags)
+	return t.Task == o.Task && t.Do == o.Do && t.Epoch == o.Epoch && t.Node == o.Node && t.Attempt == o.Attempt && t.Step == o.Step &&
+		slices.Equal(t.Within, o.Within) && slices.Equal(t.Path, o.Path) && slices.Equal(t.Tags, o.Tags)
 }
 
 // flush publishes what waits.
@@ -261,7 +355,7 @@ func (w *Worker) publish(ctx context.Context, thread string, b *batch) {
 		return
 	}
 	if w.busDown.Swap(time.Now().Add(busRest).UnixNano()) == 0 {
-		logger(w.o.Log).LogAttrs(ctx, slog.LevelWarn, "fleet: what nodes send is not told elsewhere until the bus works again", slog.Any("error", err))
+		logger(w.o.Log).LogAttrs(ctx, slog.LevelWarn, "fleet: what happens in nodes is not told elsewhere until the bus works again", slog.Any("error", err))
 	}
 }
 
@@ -281,15 +375,21 @@ type listener struct {
 	past      map[checkpoint.ID]bool // runs that had supersteps before
 	runs      map[string]string      // execution by task
 	gone      map[[2]string]struct{} // tasks and their executions that were superseded
+	told      map[string]bool        // IDs of questions and of tasks that have started
 }
 
 func (c *Client) listen(ctx context.Context, thread string, f local.Followed) *listener {
-	l := &listener{c: c, thread: thread, f: f, out: f.Bus(), past: map[checkpoint.ID]bool{}}
+	l := &listener{c: c, thread: thread, f: f, out: f.Bus(), past: map[checkpoint.ID]bool{}, told: map[string]bool{}}
 	l.begin("")
-	if c.Bus != nil && l.out.Wants&sent != 0 {
+	if l.hears() {
 		l.subscribe(ctx)
 	}
 	return l
+}
+
+// hears reports whether there is anything to listen to.
+func (l *listener) hears() bool {
+	return l.c.Bus != nil && l.f.Wants()&(sent|course) != 0
 }
 
 // subscribe subscribes, unless that has just failed.
@@ -311,7 +411,7 @@ func (l *listener) subscribe(ctx context.Context) {
 func (l *listener) down(ctx context.Context, err error) {
 	if !l.failed && !errors.Is(err, context.Canceled) {
 		l.failed = true
-		logger(l.c.Log).LogAttrs(ctx, slog.LevelWarn, "fleet: what nodes send is missing from a stream until the bus works again", slog.String("thread", l.thread), slog.Any("error", err))
+		logger(l.c.Log).LogAttrs(ctx, slog.LevelWarn, "fleet: what happens in nodes is missing from a stream until the bus works again", slog.String("thread", l.thread), slog.Any("error", err))
 	}
 }
 
@@ -329,11 +429,11 @@ func (l *listener) news() <-chan struct{} {
 	return l.sub.News()
 }
 
-// tell tells what was recorded, and what was sent since it was called last. What a task
-// has sent comes before what it wrote, since workers publish it before they record that;
-// and after what the supersteps before wrote.
+// tell tells what was recorded, and what was sent since it was called last. What has
+// happened to a task comes before what it wrote, since workers publish it before the
+// superstep is closed; and after what the supersteps before wrote.
 func (l *listener) tell(ctx context.Context) error {
-	if l.c.Bus == nil || l.out.Wants&sent == 0 {
+	if !l.hears() {
 		return l.f.CatchUp(ctx, nil)
 	}
 	if l.sub == nil {
@@ -411,32 +511,51 @@ func (l *listener) show(b *batch) {
 	}
 	for i := range b.Sent {
 		t := &b.Sent[i]
-		key := t.key()
-		if _, gone := l.gone[[2]string{key, b.Execution}]; gone {
+		if b.Execution != "" && !l.executes(t, b.Execution) {
 			continue
 		}
-		if before := l.runs[key]; before != "" && before != b.Execution {
-			l.gone[[2]string{key, before}] = struct{}{}
+		for j := range t.Events {
 			ev := t.event(l.thread)
-			ev.Kind, ev.Time, ev.Err = local.TaskRetried, time.Now(), errAnew
-			l.out.Send(ev)
-		}
-		l.runs[key] = b.Execution
-		for _, one := range t.Events {
-			ev := t.event(l.thread)
-			for kind, name := range kinds {
-				if name == one.Kind {
-					ev.Kind = kind
-				}
-			}
-			value, err := decodeValue(one.Type, one.Value)
-			if err != nil || ev.Kind == 0 { // of a version that is not known here
+			if !t.Events[j].decode(ev) || l.toldOf(ev) { // of a version that is not known here
 				continue
 			}
-			ev.Time, ev.Value = one.Time, value
 			l.out.Send(ev)
 		}
 	}
+}
+
+// executes notes what an execution of a task has told. It reports whether that is the
+// newest; of one after another it tells.
+func (l *listener) executes(t *ofTask, execution string) bool {
+	key := t.key()
+	if _, gone := l.gone[[2]string{key, execution}]; gone {
+		return false
+	}
+	if before := l.runs[key]; before != "" && before != execution {
+		l.gone[[2]string{key, before}] = struct{}{}
+		ev := t.event(l.thread)
+		ev.Kind, ev.Time, ev.Err = local.TaskRetried, time.Now(), errAnew
+		l.out.Send(ev)
+	}
+	l.runs[key] = execution
+	return true
+}
+
+// toldOf reports whether an event was told before, in another call of the same operation:
+// that a task starts, or asks.
+func (l *listener) toldOf(ev *local.Event) bool {
+	var id string
+	switch {
+	case ev.Kind == local.InterruptRaised && ev.Question != nil:
+		id = strings.Join(append(slices.Clip(ev.Path), ev.Question.ID), "\x00") // those around a subgraph ask, too
+	case ev.Kind == local.TaskStarted && len(ev.Path) == 0:
+		id = local.TaskID(ev.Epoch, ev.Step, ev.Task)
+	default:
+		return false
+	}
+	told := l.told[id]
+	l.told[id] = true
+	return told
 }
 
 var errAnew = errors.New("fleet: the task has begun anew on another worker")

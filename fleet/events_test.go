@@ -361,9 +361,9 @@ func TestWhatASupersededExecutionSendsIsDropped(t *testing.T) {
 			got = append(got, fmt.Sprint(ev.Type, " ", string(ev.Update), printed(ev.Value)))
 		}
 		want := []string{
-			`custom "worker 1, 0"`, `custom "worker 1, 1"`, `task_retry `,
-			`custom "worker 2, 0"`, `custom "worker 2, 1"`, `custom "worker 2, 2"`, `custom "worker 2, 3"`,
-			`updates {"Log":["worker 1"]}`, `updates {"Log":["end"]}`,
+			`task `, `custom "worker 1, 0"`, `custom "worker 1, 1"`, `task_retry `,
+			`custom "worker 2, 0"`, `custom "worker 2, 1"`, `custom "worker 2, 2"`, `custom "worker 2, 3"`, `task_result {"Log":["worker 2"]}`,
+			`updates {"Log":["worker 1"]}`, `task `, `task_result {"Log":["end"]}`, `updates {"Log":["end"]}`,
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q\nwant %q", got, want)

@@ -46,9 +46,9 @@ type Options struct {
 	// error ends the run, unless it is [Retryable]. Nil: by g, without options.
 	Run func(ctx context.Context, ref Ref, g graph.Runnable) (graph.Runnable, []graph.RunOption, error)
 
-	// Bus has what nodes send (messages, custom events, calls of tools) told to those who
-	// stream a run from other processes, whose [Client] has the same bus. Nil: it is told to
-	// a stream of [Local] alone.
+	// Bus has told what happens while tasks run, and is not recorded as such, to those who
+	// stream a run from other processes, whose [Client] has the same bus: see [Stream]. Nil:
+	// it is told to a stream of [Local] alone.
 	Bus bus.Bus
 
 	// Log is told once if the bus can't be reached, which is no error of a run. Nil means
@@ -198,10 +198,14 @@ type Client struct {
 	// their runs are over when they sleep, and no dispatcher keeps a timer for them.
 	Watched bool
 
-	// Bus tells streams what nodes send on workers that have the same: see [Options]. Log is
+	// Bus tells streams what happens on workers that have the same: see [Options]. Log is
 	// told once by a stream if it can't be reached; nil means slog.Default().
 	Bus bus.Bus
 	Log *slog.Logger
+
+	// TopOnly says that nobody wants to be told what happens inside of subgraphs and calls of
+	// graph.Do, but for what nodes send there: workers of other processes spare it.
+	TopOnly bool
 }
 
 // Submit does to a thread what a request says, in this process, and makes the thread due,
@@ -237,10 +241,17 @@ func Invoke[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph
 
 // Wake has a stored thread run that may be able to go on: after graph.Thread.SendEvent, say.
 func (c *Client) Wake(ctx context.Context, thread string) (Run, error) {
+	return c.wake(ctx, thread, 0)
+}
+
+// wake is Wake for a stream that wants to be told of something.
+func (c *Client) wake(ctx context.Context, thread string, wants local.Kind) (Run, error) {
 	ref, err := NewRef(ctx, c.Store, thread)
 	if err != nil {
 		return nil, err
 	}
+	ref.Tell = graph.Mode(wants & course)
+	ref.TopOnly = c.TopOnly && ref.Tell != 0
 	if c.Version != nil {
 		ref.Version = c.Version(ref.Graph)
 	}

@@ -37,6 +37,11 @@ type Ref struct {
 	Deadline time.Time `json:"deadline,omitzero"` // of a run with a [graph.RunTimeout]
 
 	Watched bool `json:"watched,omitempty"` // see [Client]
+
+	// Tell is what workers tell over their bus, beside what nodes send, to whoever streams
+	// the run; see [Stream]. TopOnly is that of [Client].
+	Tell    graph.Mode `json:"tell,omitempty"`
+	TopOnly bool       `json:"top_only,omitempty"`
 }
 
 // NewRef returns what a run of a stored thread begins with: the next call is
@@ -110,7 +115,7 @@ func (e *TaskError) Unwrap() error { return e.Err }
 // for each call, and an Untracked field begins at zero. The guard against cycles does not
 // watch such runs: graph.MaxSteps bounds them.
 func (w *Worker) RunTasks(ctx context.Context, ref Ref, from, to int) error {
-	return w.do(ctx, ref, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+	return w.do(ctx, ref, w.publishTasks(ctx, ref), func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		if ref.Superstep == "" {
 			return errors.New("fleet: RunTasks of a run that has not begun, or is over: call Advance")
 		}
@@ -158,7 +163,7 @@ func (w *Worker) Fuse(ctx context.Context, p Progress, d time.Duration) (Progres
 // [TaskError]. The error is why the run could not be advanced; one by which the run itself
 // has failed is in the [Progress].
 func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
-	err = w.do(ctx, ref, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+	err = w.do(ctx, ref, w.publishHeld(ctx, ref), func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		limit := lo.RunTimeout
 		if lo.RunTimeout = 0; limit > 0 && ref.Superstep == "" {
 			ref.Deadline = time.Now().Add(limit).UTC().Round(0)
@@ -203,13 +208,14 @@ func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
 // What is still at work for the run is stopped, and what comes late gets
 // graph.ErrThreadBusy; so does GiveUp if the run does not hold its thread.
 func (w *Worker) GiveUp(ctx context.Context, ref Ref) error {
-	return w.do(ctx, ref, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+	return w.do(ctx, ref, nil, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		return local.GiveUp(ctx, prog, lo, true)
 	})
 }
 
-// do calls f with the options of a session of the run.
-func (w *Worker) do(ctx context.Context, ref Ref, f func(context.Context, *local.Program, *local.Options) error) error {
+// do calls f with the options of a session of the run. What it tells goes to a stream of
+// this process, or else to p, unless that is nil.
+func (w *Worker) do(ctx context.Context, ref Ref, p *publisher, f func(context.Context, *local.Program, *local.Options) error) error {
 	g, err := w.program(ref)
 	if err != nil {
 		return err
@@ -229,10 +235,9 @@ func (w *Worker) do(ctx context.Context, ref Ref, f func(context.Context, *local
 	}
 	told, drain := w.tells(ref.Thread)
 	var recording func()
-	if told == nil && w.o.Bus != nil && ref.Superstep != "" {
-		p := w.publisher(ctx, ref)
+	if told == nil && p != nil {
 		defer p.flush()
-		told, recording = &local.Bus{Wants: sent, Live: true, Send: p.send}, p.flush
+		told, recording = &local.Bus{Wants: p.wants, Live: true, Send: p.send}, p.flush
 	}
 	return engine.Do(ctx, g, w.store, ref.Thread, opts, told, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		lo.Run, lo.Drain, lo.Recording = run, drain, recording

@@ -18,14 +18,17 @@ import (
 //
 // By [Local] all is told that graph.Thread.Stream tells. By other dispatchers what is
 // recorded is told: inputs, updates, checkpoints and values of the graph itself, soon after
-// they are. What nodes send (messages, custom events and calls of tools, also inside of
-// subgraphs) is told if the client and the workers have the same Bus: before what its task
-// wrote, some 50 ms late. It is missing, and nothing else is, where the bus failed. A
-// chat.Chunk, a tool.Started and a tool.Ended arrive as such, other values as JSON
-// (json.RawMessage). If a task begins anew on another worker, since the first is lost, an
-// event of type task_retry says so, for those who want graph.ModeTasks, and what the first
-// has still sent is dropped. The rest of the course of tasks, and of what happens inside
-// subgraphs, stays on the workers.
+// they are. The rest is told if the client and the workers have the same Bus, some 50 ms
+// late: what nodes send (messages, custom events and calls of tools), the course of tasks,
+// interrupts, and all of that and updates, checkpoints and values inside of subgraphs. It
+// is missing, and nothing else is, where the bus failed. What happened to a task comes
+// before what it wrote, tasks that run at once as it happened, as with graph.LiveOrder.
+// Warnings stay on the workers.
+//
+// What nodes sent arrives as it was if it is a chat.Chunk, a tool.Started or a tool.Ended,
+// else as JSON (json.RawMessage); states of subgraphs are JSON, too, and errors texts. If a
+// task begins anew on another worker, since the first is lost, an event of type task_retry
+// says so, for those who want graph.ModeTasks, and what the first has still sent is dropped.
 //
 // With graph.Drain the stream of a run by Local ends with the superstep. One of another
 // dispatcher ends at once, with graph.ErrDrained, and the run goes on: see [Follow].
@@ -38,21 +41,22 @@ func Stream[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph
 			if err := f.Submit(ctx, req); err != nil {
 				return nil, err
 			}
-			return c.Wake(ctx, t.ID())
+			return c.wake(ctx, t.ID(), f.Wants())
 		})
 	})
 }
 
 // Follow is [Stream] of a run that was started before, maybe by another process, which is
 // gone: the thread is woken, see [Client.Wake], and goes on where it stands. It waits for
-// another run that has the thread.
+// another run that has the thread. Of one that goes on at workers what they tell is as
+// whoever began it wanted, and what nodes send.
 func Follow[S any](ctx context.Context, c *Client, t *graph.Thread[S], opts ...graph.StreamOption) iter.Seq2[graph.Event, error] {
 	return engine.Stream(ctx, t, opts, func(ctx context.Context, f local.Followed) error {
 		if err := f.Begin(ctx); err != nil {
 			return err
 		}
 		for {
-			err := c.follow(ctx, t.ID(), f, func() (Run, error) { return c.Wake(ctx, t.ID()) })
+			err := c.follow(ctx, t.ID(), f, func() (Run, error) { return c.wake(ctx, t.ID(), f.Wants()) })
 			if !errors.Is(err, graph.ErrThreadBusy) || ctx.Err() != nil {
 				return err
 			}

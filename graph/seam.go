@@ -122,6 +122,9 @@ func (f *followed) Begin(ctx context.Context) error {
 	return err
 }
 
+// Wants is what the stream wants.
+func (f *followed) Wants() local.Kind { return f.bus.Wants }
+
 // Bus is what tells of the run, whose operations tell what a task wrote when it is recorded
 // and when its superstep is committed.
 func (f *followed) Bus() *local.Bus {

@@ -24,7 +24,7 @@ func TestRunsAreDoneByADispatcherInTheProcess(t *testing.T) {
 
 // Of two servers on a database each has its runs done by the other's worker.
 func TestRunsAreDoneByTheWorkerOfAnotherServer(t *testing.T) {
-	dispatchtest.Run(t, dispatchtest.Suite{Elsewhere: true, Begin: func(*testing.T) func(*fleet.Worker) (fleet.Dispatcher, error) {
+	dispatchtest.Run(t, dispatchtest.Suite{Begin: func(*testing.T) func(*fleet.Worker) (fleet.Dispatcher, error) {
 		all := &crossed{}
 		return func(w *fleet.Worker) (fleet.Dispatcher, error) {
 			d, err := fleet.NewLocal(w, fleet.LocalOptions{})

@@ -103,7 +103,7 @@ func (s *executor) execute(a *activeRun, of *begun) error {
 	for queue := resumed; err == nil; {
 		var seq iter.Seq2[graph.Event, error]
 		modes := line.wants(enc.wants() | live.wants())
-		if seq, err = s.call(ctx, keep, run, assistant, thread, own, configured, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
+		if seq, err = s.call(ctx, keep, run, assistant, thread, s.by(own, enc.subgraphs || live.told), configured, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
 			break
 		}
 		for ev, failure := range identified(line.together(seq)) {
@@ -228,18 +228,18 @@ func (s *executor) rebase(ctx context.Context, of *begun) error {
 }
 
 // call begins what a run asks for.
-func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, configured *configuration, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
+func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g via, configured *configuration, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
 	opts := append(slices.Clip(more), graph.Buffer(64), graph.Drain(s.draining))
-	for _, o := range s.runOptions(run, a, t, g, configured, b) {
+	for _, o := range s.runOptions(run, a, t, g.served, configured, b) {
 		opts = append(opts, o)
 	}
-	thread := s.on(g, t.ID)
+	thread := s.on(g.served, t.ID)
 	ctx = tracecontext.With(ctx, b.Trace)
 	if queue {
 		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
 	}
 	if resumed {
-		return s.resume(ctx, g, thread, opts), nil
+		return g.resume(ctx, thread, opts), nil
 	}
 	at, err := b.Checkpoint.id()
 	if err != nil {
@@ -251,12 +251,12 @@ func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant,
 	c := b.Command
 	if c == nil {
 		if isNull(b.Input) {
-			return s.stream(ctx, g, thread, g.Continue(), opts), nil
+			return g.stream(ctx, thread, g.Continue(), opts), nil
 		}
-		if s.dialogue != nil && g == s.dialogue.served { // which takes messages one after another
-			return s.stream(ctx, g, thread, g.Input(graph.UpdateWith(b.Input)), opts), nil
+		if s.dialogue != nil && g.served == s.dialogue.served { // which takes messages one after another
+			return g.stream(ctx, thread, g.Input(graph.UpdateWith(b.Input)), opts), nil
 		}
-		return s.stream(ctx, g, thread, g.Restart(graph.UpdateWith(b.Input)), opts), nil
+		return g.stream(ctx, thread, g.Restart(graph.UpdateWith(b.Input)), opts), nil
 	}
 	switch {
 	case !c.Resume.IsZero():
@@ -266,17 +266,17 @@ func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant,
 		}
 		answer, asked := answerOf(snap, c.Resume.raw)
 		if !asked { // a breakpoint, or nothing: it goes on
-			return s.stream(ctx, g, thread, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts), nil
+			return g.stream(ctx, thread, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts), nil
 		}
-		return s.stream(ctx, g, thread, g.Answer(answer, graph.UpdateWith(c.Update)), opts), nil
+		return g.stream(ctx, thread, g.Answer(answer, graph.UpdateWith(c.Update)), opts), nil
 	case c.Goto.set():
-		to, err := c.Goto.command(g)
+		to, err := c.Goto.command(g.served)
 		if err != nil {
 			return nil, err
 		}
-		return s.stream(ctx, g, thread, g.Restart(graph.UpdateWith(c.Update), to).AsUpdate(), opts), nil
+		return g.stream(ctx, thread, g.Restart(graph.UpdateWith(c.Update), to).AsUpdate(), opts), nil
 	default:
-		return s.stream(ctx, g, thread, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts), nil
+		return g.stream(ctx, thread, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts), nil
 	}
 }
 

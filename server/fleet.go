@@ -22,9 +22,9 @@ import (
 // one that was asked for a run, or the next if it dies, tells of it and notes how it ends.
 // A dispatcher that is an io.Closer is closed with the server, after [Server.Drain].
 //
-// What is told of a run is what fleet.Stream yields; what nodes send comes over a bus in the
-// server's database, if that is PostgreSQL, and else from workers of this process. By default runs are done here, by the
-// server that was asked for them or takes them over.
+// What is told of a run is what fleet.Stream yields; what is not recorded comes over a bus
+// in the server's database, if that is PostgreSQL, and else from workers of this process. By
+// default runs are done here, by the server that was asked for them or takes them over.
 func Dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) Option {
 	return func(c *config) {
 		switch {
@@ -69,26 +69,37 @@ func (s *Server) dispatch(ctx context.Context, begin func(*fleet.Worker) (fleet.
 	return nil
 }
 
-// client returns what gives threads of a graph to the dispatcher. Those that sleep are
-// woken as all threads of the server are, by a run of their own.
-func (s *executor) client(g *served) *fleet.Client {
-	return &fleet.Client{Dispatcher: s.fleet, Store: s.store, Version: func(string) string { return g.name }, Watched: true, Bus: s.bus, Log: s.log}
+// via is by whom threads of a graph are run: the dispatcher, or this process.
+type via struct {
+	*served
+	fleet *fleet.Client // nil: here
+}
+
+// by returns by whom runs of a graph are done, which is to tell of its subgraphs as well, or
+// not. Threads that sleep are woken as all of the server are, by a run of their own.
+func (s *executor) by(g *served, subgraphs bool) via {
+	if s.fleet == nil {
+		return via{served: g}
+	}
+	return via{g, &fleet.Client{
+		Dispatcher: s.fleet, Store: s.store, Version: func(string) string { return g.name }, Watched: true, Bus: s.bus, Log: s.log, TopOnly: !subgraphs,
+	}}
 }
 
 // stream begins a run of a thread.
-func (s *executor) stream(ctx context.Context, g *served, t *graph.Thread[json.RawMessage], req graph.Request[json.RawMessage], opts []graph.StreamOption) iter.Seq2[graph.Event, error] {
-	if s.fleet == nil {
+func (v via) stream(ctx context.Context, t *graph.Thread[json.RawMessage], req graph.Request[json.RawMessage], opts []graph.StreamOption) iter.Seq2[graph.Event, error] {
+	if v.fleet == nil {
 		return t.Stream(ctx, req, opts...)
 	}
-	return fleet.Stream(ctx, s.client(g), t, req, opts...)
+	return fleet.Stream(ctx, v.fleet, t, req, opts...)
 }
 
 // resume has a run of a thread go on that was begun by another process.
-func (s *executor) resume(ctx context.Context, g *served, t *graph.Thread[json.RawMessage], opts []graph.StreamOption) iter.Seq2[graph.Event, error] {
-	if s.fleet == nil {
-		return t.Stream(ctx, g.Continue(), opts...)
+func (v via) resume(ctx context.Context, t *graph.Thread[json.RawMessage], opts []graph.StreamOption) iter.Seq2[graph.Event, error] {
+	if v.fleet == nil {
+		return t.Stream(ctx, v.Continue(), opts...)
 	}
-	return fleet.Follow(ctx, s.client(g), t, opts...)
+	return fleet.Follow(ctx, v.fleet, t, opts...)
 }
 
 // operation says how one is done of the run that works on a thread.

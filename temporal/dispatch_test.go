@@ -26,7 +26,7 @@ import (
 func TestAServersRunsGoByTemporal(t *testing.T) {
 	t.Parallel()
 	s := onServer(t)
-	dispatchtest.Run(t, dispatchtest.Suite{Elsewhere: true, Begin: func(t *testing.T) func(*fleet.Worker) (fleet.Dispatcher, error) {
+	dispatchtest.Run(t, dispatchtest.Suite{Begin: func(t *testing.T) func(*fleet.Worker) (fleet.Dispatcher, error) {
 		queue := fmt.Sprintf("%s %d", t.Name(), time.Now().UnixNano())
 		return Begin(s.c, Options{TaskQueue: queue, Prefix: queue + "/", Heartbeat: 3 * time.Second}, worker.Options{MaxHeartbeatThrottleInterval: 500 * time.Millisecond})
 	}})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,8 +34,6 @@ type Suite struct {
 	// Begin returns what server.Dispatch takes, for the servers of one test; nil: they do
 	// their runs themselves.
 	Begin func(t *testing.T) func(*fleet.Worker) (fleet.Dispatcher, error)
-
-	Elsewhere bool // the course of tasks is not streamed: they run on workers that may be anywhere
 }
 
 // Run runs the suite.
@@ -53,6 +52,7 @@ func Run(t *testing.T, s Suite) {
 		"a run stops at a breakpoint":                     stopped,
 		"a run is streamed from another server":           elsewhere,
 		"what nodes send is streamed while they work":     sentLive,
+		"what happens inside of subgraphs is streamed":    inside,
 		"a run goes on when its server is closed":         closed,
 		"a graph is made for each run, by another's name": perRun,
 	} {
@@ -193,6 +193,13 @@ func work(t *testing.T, at *gates, extra ...string) *graph.Graph[state] {
 			b.AddEdge(name, "end")
 		}
 	}
+	inner := graph.New[state]("inner")
+	for _, name := range []string{"first", "second"} {
+		inner.AddNode(name, func(_ context.Context, s *state) error { s.Done.Add(name); return nil })
+	}
+	graph.AddShared(b, "inner", inner.AddEdge(graph.Start, "first").AddEdge("first", "second").MustCompile(), func(s *state) *state { return s })
+	b.AddEdge("inner", "end")
+	names = append(names, "inner")
 	b.AddCommandNode("begin", func(ctx context.Context, s *state) (graph.Command, error) {
 		s.Done.Add("begin")
 		switch s.Do {
@@ -328,18 +335,11 @@ func streamed(t *testing.T, s Suite) {
 			for node, wrote := range by {
 				updates = append(updates, fmt.Sprint(node, wrote.Done))
 			}
-		case "tasks":
-			if s.Elsewhere {
-				t.Error("an event of the course of tasks: the documentation says that it is not told")
-			}
 		}
 		names = append(names, ev.Name)
 	}
 	is(t, updates, "begin[begin]", "part[part 1]", "part[part 2]", "part[part 3]", "end[end]")
 	want := map[string]int{"metadata": 1, "checkpoints": 5, "values": 4, "updates": 5, "messages": 1, "custom": 3, "tasks": 10}
-	if s.Elsewhere {
-		delete(want, "tasks")
-	}
 	for name, n := range want {
 		if got := len(slices.DeleteFunc(slices.Clone(names), func(o string) bool { return o != name })); got != n {
 			t.Errorf("%d events %s, want %d: %s", got, name, n, strings.Join(names, " "))
@@ -599,6 +599,39 @@ func sentLive(t *testing.T, s Suite) {
 		}
 	}
 	is(t, told, "messages Hel", "messages lo", "custom half way", "tools on_tool_start", "tools on_tool_end", `updates "talk":`, "messages It is done", `updates "end":`)
+}
+
+// What happens inside of a subgraph is told by another server than the one that was asked
+// for the run, to who wants that.
+func inside(t *testing.T, s Suite) {
+	a, b, _, thread, _ := s.two(t)
+	for _, all := range []bool{true, false} {
+		r := do("inner")
+		r.Modes, r.Subgraphs, r.Resumable = []client.Mode{client.ModeTasks, client.ModeUpdates, client.ModeValues, client.ModeCheckpoints}, all, true
+		run, err := a.Start(t.Context(), thread, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]int{}
+		for ev, err := range b.JoinStream(t.Context(), thread, run.ID, client.Join{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(ev.Namespace) > 0 {
+				if !strings.HasPrefix(ev.Namespace[0], "inner:") || len(ev.Namespace) > 1 {
+					t.Errorf("an event of %q", ev.Namespace)
+				}
+				told[ev.Name]++
+			}
+		}
+		want := map[string]int{}
+		if all {
+			want = map[string]int{"tasks": 4, "updates": 2, "checkpoints": 4, "values": 3}
+		}
+		if !maps.Equal(told, want) {
+			t.Errorf("of the subgraph %v is told, and %v is wanted", told, want)
+		}
+	}
 }
 
 func closed(t *testing.T, s Suite) {

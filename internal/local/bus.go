@@ -12,7 +12,8 @@ import (
 // want.
 type Kind uint32
 
-// The kinds of events.
+// The kinds of events. Their numbers stand in references of package fleet: new ones come
+// last.
 const (
 	TaskStarted Kind = 1 << iota
 	TaskEnded
@@ -90,6 +91,7 @@ type Followed interface {
 	// with the superstep that the record closes or is inside of.
 	CatchUp(ctx context.Context, before func(epoch checkpoint.ID)) error
 
+	Wants() Kind            // what the stream's listener wants
 	Bus() *Bus              // for whoever runs the thread
 	Drain() <-chan struct{} // closed when the run is to end at the next superstep
 }

@@ -375,11 +375,11 @@ type listener struct {
 	past      map[checkpoint.ID]bool // runs that had supersteps before
 	runs      map[string]string      // execution by task
 	gone      map[[2]string]struct{} // tasks and their executions that were superseded
-	told      map[string]bool        // IDs of questions and of tasks that have started
+	told      map[string]bool        // IDs of questions, and of tasks that have started
 }
 
 func (c *Client) listen(ctx context.Context, thread string, f local.Followed) *listener {
-	l := &listener{c: c, thread: thread, f: f, out: f.Bus(), past: map[checkpoint.ID]bool{}, told: map[string]bool{}}
+	l := &listener{c: c, thread: thread, f: f, out: f.Bus(), past: map[checkpoint.ID]bool{}}
 	l.begin("")
 	if l.hears() {
 		l.subscribe(ctx)
@@ -562,7 +562,7 @@ var errAnew = errors.New("fleet: the task has begun anew on another worker")
 
 // begin begins with a superstep.
 func (l *listener) begin(superstep checkpoint.ID) {
-	l.superstep, l.runs, l.gone = superstep, map[string]string{}, map[[2]string]struct{}{}
+	l.superstep, l.runs, l.gone, l.told = superstep, map[string]string{}, map[[2]string]struct{}{}, map[string]bool{}
 }
 
 // key tells tasks of the graph itself apart: what is inside of them begins anew with them.

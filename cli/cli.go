@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -32,6 +33,8 @@ type app struct {
 	graphs               []*compiled
 	demo                 []*compiled // see Demo
 	serverOptions        []server.Option
+	serveFlags           []serviceFlags
+	everywhere           *pflag.FlagSet    // the flags of all commands
 	each                 []graph.RunOption // see EachRun
 	embedder             openEmbedder      // nil: there are no flags for an index
 	index                indexing
@@ -258,6 +261,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVarP(&a.urlFlag, "url", "u", "", "a server in the place of a store: http://… (default $"+urlEnv+"); its API key is in $"+keyEnv)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for other programs")
 	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "s3://", "memory"}, cobra.ShellCompDirectiveNoSpace))
+	a.everywhere = root.PersistentFlags()
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
 	root.AddCommand(
 		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.serveCommand(), a.mcpCommand(), a.runnerCommand(), a.eventsCommand(),

@@ -45,8 +45,8 @@ themselves, and turns go on after the server was killed.`,
 		},
 	}
 	s.add(a, cmd)
-	o.add(a, cmd)
 	cmd.Flags().StringVar(&name, "name", "", "by which clients know the graph (default: the assistant's)")
+	o.add(a, cmd)
 	return cmd
 }
 

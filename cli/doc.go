@@ -31,7 +31,8 @@
 // of a store, such as the command serve starts; its graphs need not be the program's. The
 // API key is in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells.
 // The other commands refuse --url, and those that work on a store refuse SUPERSTEP_URL
-// too, unless --store or SUPERSTEP_STORE names one. [Server] says how serve serves.
+// too, unless --store or SUPERSTEP_STORE names one. [Server] says how serve serves, and
+// [ServeFlags] gives it flags that do.
 //
 // # Output
 //

@@ -98,7 +98,7 @@ func (a *app) memories() (use graph.SubgraphOption, end func(), err error) {
 		return memory.Use(a.items), func() {}, nil
 	}
 	late := &lateMemory{open: func(ctx context.Context) (memory.Store, error) {
-		if a.storeFlag == "" && a.store != nil {
+		if a.ownStore() {
 			return nil, errors.New("this program keeps threads in a store of its own, beside which there is no memory: give it one with cli.UseMemory")
 		}
 		return server.OpenMemory(ctx, a.storeURL(), memory.Config{Index: index})

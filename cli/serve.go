@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/superstep-dev/superstep/a2a"
 	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
@@ -52,6 +54,40 @@ func Server(opts ...server.Option) Option {
 	return func(a *app) { a.serverOptions = append(a.serverOptions, opts...) }
 }
 
+// ServeFlags adds flags to serve and dialogue serve which say, in options of a server, what
+// [Server] says in the program: who does the runs, say. add defines them, once for each of
+// the two commands, and returns a function that is called when the server is about to begin,
+// after the flags were read; errors that it makes by [Usage] and [Hint] are as those of the
+// command's own flags.
+//
+// What the command tells by such options goes over what the program tells by [Server]. A
+// flag that the command has already is an error. Several of these options add up.
+func ServeFlags(add func(*pflag.FlagSet) func(context.Context, Service) ([]server.Option, error)) Option {
+	return func(a *app) {
+		if add == nil {
+			a.problems = append(a.problems, errors.New("cli.ServeFlags was given no function"))
+			return
+		}
+		a.serveFlags = append(a.serveFlags, add)
+	}
+}
+
+type (
+	serviceFlags   = func(*pflag.FlagSet) serviceOptions
+	serviceOptions = func(context.Context, Service) ([]server.Option, error)
+)
+
+// Service is what the functions of [ServeFlags] are told of the server that is about to begin.
+type Service struct {
+	// Data is where the server keeps everything, as [server.Data] takes it, maybe with a
+	// password. It is empty where the program has a store of its own: see [UseStore].
+	Data string
+
+	Dispatched bool // there is a server.Dispatch already: of the program, or by another's flags
+
+	Log *slog.Logger // the server's
+}
+
 // serving is what the command serve was told.
 type serving struct {
 	host     string
@@ -68,6 +104,7 @@ type serving struct {
 	patience time.Duration
 	threads  time.Duration // how long they are kept
 	items    time.Duration
+	program  []serviceOptions
 }
 
 // keysVariable has API keys, unless another variable is named.
@@ -135,10 +172,10 @@ Ctrl-C and SIGTERM let runs finish the superstep that they are in.`,
 			return a.listen(cmd.Context(), o, graphs...)
 		},
 	}
-	o.add(a, cmd)
 	if len(a.demo) > 0 {
 		cmd.Flags().BoolVar(&o.demo, "demo", false, "serve example graphs as well")
 	}
+	o.add(a, cmd)
 	return cmd
 }
 
@@ -156,6 +193,46 @@ func (o *serving) add(a *app, cmd *cobra.Command) {
 	f.DurationVar(&o.threads, "keep-threads", 0, "remove threads that nothing has changed for this long, such as 720h; 0 keeps them")
 	f.DurationVar(&o.items, "keep-items", 0, "how long items of the long-term memory live that are put without a time of their own; 0 is for ever")
 	a.indexFlags(cmd)
+	for _, add := range a.serveFlags {
+		o.addOf(a, cmd, add)
+	}
+}
+
+// addOf adds flags of the program's.
+func (o *serving) addOf(a *app, cmd *cobra.Command, add serviceFlags) {
+	cmd.InitDefaultHelpFlag()
+	taken := func(f *pflag.Flag, by *pflag.FlagSet) bool {
+		return by.Lookup(f.Name) != nil || f.Shorthand != "" && by.ShorthandLookup(f.Shorthand) != nil
+	}
+	own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+	if options := add(own); options != nil {
+		o.program = append(o.program, options)
+	}
+	own.VisitAll(func(f *pflag.Flag) {
+		if taken(f, cmd.Flags()) || taken(f, a.everywhere) {
+			a.problems = append(a.problems, fmt.Errorf("cli.ServeFlags defines --%s, and %q has that flag or its letter already: was the option given twice?", f.Name, cmd.Use))
+			return
+		}
+		cmd.Flags().AddFlag(f)
+	})
+}
+
+// options are those of a server that the program and its flags say.
+func (o *serving) options(ctx context.Context, a *app) ([]server.Option, error) {
+	opts := slices.Clone(a.serverOptions)
+	s := Service{Log: slog.New(o.log)}
+	if !a.ownStore() {
+		s.Data = a.storeURL()
+	}
+	for _, of := range o.program {
+		s.Dispatched = server.Dispatches(opts...)
+		more, err := of(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, more...)
+	}
+	return opts, nil
 }
 
 // toServe returns the graphs of the command serve.
@@ -197,10 +274,14 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 	if err != nil {
 		return err
 	}
-	if server.HasMemory(a.serverOptions...) {
+	program, err := o.options(ctx, a)
+	if err != nil {
+		return err
+	}
+	if server.HasMemory(program...) {
 		return errors.New("cli.Server was given server.UseMemory or server.MemoryConfig, which the other commands would not have: give the memory to cli.UseMemory, with an index if it is to have one")
 	}
-	open := len(keys) == 0 && !server.Authenticates(a.serverOptions...)
+	open := len(keys) == 0 && !server.Authenticates(program...)
 	if ip := net.ParseIP(o.host); !o.anyone && open && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		host := "--host " + o.host
 		if o.host == "" {
@@ -223,10 +304,10 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 		a.console.Notef("Port %d is taken: using %d.", o.port, at.Port)
 	}
 	opts := []server.Option{server.Logger(slog.New(o.log)), server.EachRun(a.each...)}
-	if a.storeFlag == "" && a.store != nil {
-		opts = append(append(opts, server.Data("memory"), server.UseStore(a.store)), a.serverOptions...)
+	if a.ownStore() {
+		opts = append(append(opts, server.Data("memory"), server.UseStore(a.store)), program...)
 	} else {
-		opts = append(append(opts, a.serverOptions...), server.Data(a.storeURL()))
+		opts = append(append(opts, program...), server.Data(a.storeURL()))
 	}
 	if open && at.IP.IsLoopback() {
 		opts = append(opts, server.LocalHosts(o.host))

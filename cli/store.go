@@ -23,9 +23,12 @@ func (a *app) storeURL() string {
 	return a.url
 }
 
+// ownStore reports whether threads are kept in the program's own store: see [UseStore].
+func (a *app) ownStore() bool { return a.storeFlag == "" && a.store != nil }
+
 // storeName is storeURL for people: without passwords.
 func (a *app) storeName() string {
-	if a.storeFlag == "" && a.store != nil {
+	if a.ownStore() {
 		return "the program's own store"
 	}
 	return stores.Redact(a.storeURL())
@@ -37,7 +40,7 @@ var errNoStore = errors.New("there is no store yet")
 // open opens the store. A store that is not there is made if create is set;
 // else it is an errNoStore.
 func (a *app) open(ctx context.Context, create bool) (checkpoint.Store, func(), error) {
-	if a.storeFlag == "" && a.store != nil {
+	if a.ownStore() {
 		return a.store, func() {}, nil
 	}
 	store, err := openURL(ctx, a.storeURL(), create, a.openers)

@@ -37,6 +37,15 @@ func Dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) Option {
 	}
 }
 
+// Dispatches reports whether options have runs done by a dispatcher: [Dispatch] is one of them.
+func Dispatches(opts ...Option) bool {
+	var c config
+	for _, o := range opts {
+		o(&c)
+	}
+	return c.dispatch != nil
+}
+
 // dispatch has runs done by a dispatcher.
 func (s *Server) dispatch(ctx context.Context, begin func(*fleet.Worker) (fleet.Dispatcher, error)) (err error) {
 	if len(s.names) == 0 {

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"cmp"
@@ -64,7 +64,7 @@ var update = flag.Bool("update", false, "write the reference of the commands")
 
 // What the commands say of themselves is their reference.
 func TestTheReferenceOfTheCommandsIsTheirHelp(t *testing.T) {
-	const page = "../../docs/commands.md"
+	const page = "../../../docs/commands.md"
 	was, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +104,6 @@ func TestTheReferenceOfTheCommandsIsTheirHelp(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if b.String() != string(was) {
-		t.Errorf("%s is not up to date, run go test ./cmd/superstep -run Reference -update", page)
+		t.Errorf("%s is not up to date, run go test ./cmd/superstep/program -run Reference -update", page)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"path/filepath"
@@ -9,7 +9,7 @@ import (
 // The documentation has these commands.
 func TestTheExampleDataSetPassesOnTheDemonstration(t *testing.T) {
 	t.Parallel()
-	data, err := filepath.Abs("../../examples/evaluation/assistant.jsonl")
+	data, err := filepath.Abs("../../../examples/evaluation/assistant.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

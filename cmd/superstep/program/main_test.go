@@ -1,6 +1,7 @@
-package main
+package program
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -24,7 +25,7 @@ func (p program) Run() int {
 }
 
 func TestMain(m *testing.M) {
-	testscript.Main(program{m}, map[string]func(){"superstep": func() { os.Exit(run()) }})
+	testscript.Main(program{m}, map[string]func(){"superstep": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }})
 }
 
 func TestScripts(t *testing.T) {

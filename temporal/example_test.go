@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
@@ -62,22 +61,18 @@ func Example() {
 	log.Print(snap, err)
 }
 
-// serve is the program of a server whose runs go by Temporal, and which is a worker: as many
-// as there are clients and work for, on any machines.
-func serve(g *graph.Graph[Report]) error {
-	c, err := client.Dial(client.Options{HostPort: "temporal:7233"})
+// host makes a server whose runs go by Temporal, and which is a worker, without the commands of
+// package cli: those have package serve.
+func host(ctx context.Context, database string, g *graph.Graph[Report]) (*server.Server, error) {
+	c, err := client.DialContext(ctx, client.Options{HostPort: "temporal:7233"})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer c.Close()
-	cli.Main( // serve --store postgres://…
-		cli.Graph(g),
-		cli.Server(server.Dispatch(temporal.Begin(c, temporal.Options{TaskQueue: "reports-2"}, worker.Options{}))),
-	)
-	return nil
+	return server.New(ctx, server.Data(database), server.Graph(g), server.Dispatch(temporal.Begin(c, temporal.Options{TaskQueue: "reports-2"}, worker.Options{})))
 }
 
 func ExampleBegin() {
 	var g *graph.Graph[Report]
-	log.Print(serve(g))
+	s, err := host(context.Background(), "postgres://…", g)
+	log.Print(s, err)
 }

@@ -6,6 +6,9 @@
 // references to a thread, which is in the store that the workers share. What the nodes
 // read and write, their changes, never goes through Temporal. A thread has at most one
 // workflow at a time, whose ID is the thread's.
+//
+// A server with the commands of package cli has its runs done so with what package serve
+// gives it: serve --temporal HOST:PORT.
 package temporal
 
 import (

@@ -37,9 +37,8 @@ func knows(t *testing.T, program string, args, variables []string) {
 	if err != nil {
 		t.Errorf("%q: %v\n%s", args, err, help)
 	}
-	source := read(t, "../temporal/examples/agents/main.go")
 	for _, v := range variables {
-		if !strings.Contains(string(help), v) && !strings.Contains(source, `os.Getenv("`+v+`")`) {
+		if !strings.Contains(string(help), v) {
 			t.Errorf("the program reads no variable %s", v)
 		}
 	}

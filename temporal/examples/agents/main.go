@@ -1,24 +1,21 @@
 // Command agents is a server whose runs go by Temporal, and which is a worker: the program of
 // the deployments in deploy/. Start as many as there is work for.
 //
-//	TEMPORAL_ADDRESS=localhost:7233 agents serve --store postgres://…
+//	agents serve --store postgres://… --temporal localhost:7233
 package main
 
 import (
 	"cmp"
 	"context"
-	"log"
-	"os"
 	"strings"
 
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/temporal"
+	"github.com/superstep-dev/superstep/temporal/serve"
 )
 
 // Report is the state.
@@ -51,16 +48,5 @@ func report() *graph.Graph[Report] {
 }
 
 func main() {
-	c, err := client.NewLazyClient(client.Options{
-		HostPort:  cmp.Or(os.Getenv("TEMPORAL_ADDRESS"), client.DefaultHostPort),
-		Namespace: cmp.Or(os.Getenv("TEMPORAL_NAMESPACE"), client.DefaultNamespace),
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	cli.Main(
-		cli.Graph(report()),
-		cli.Server(server.Dispatch(temporal.Begin(c, temporal.Options{TaskQueue: cmp.Or(os.Getenv("TASK_QUEUE"), "agents")}, worker.Options{}))),
-	)
+	cli.Main(cli.Graph(report()), serve.OnTemporal(temporal.Options{TaskQueue: "agents"}, worker.Options{}))
 }

@@ -34,7 +34,8 @@ type Verb string
 // The verbs. CreateRun is that of [Runs]: the thread may have to be made for it,
 // which is a [Create] of [Threads], except for runs without one. Cancelling a run
 // is an Update of it, and so is an edit of a thread's state; putting an item into
-// the store is an Update. A search covers counts and lists.
+// the store is an Update. A search covers counts and lists. A replay of a thread is a
+// CreateRun and a [Read] of the thread.
 const (
 	Create    Verb = "create"
 	CreateRun Verb = "create_run"

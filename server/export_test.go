@@ -47,7 +47,7 @@ func Nesting(data []byte) int { return nesting(data) }
 // and so on, and returns what is wrong with it.
 func ReadBody(data []byte) []error {
 	var errs []error
-	for _, v := range []any{&runBody{}, &[]*runBody{}, &threadBody{}, &cronBody{}, &historyQuery{}, &assistantBody{}, &v2Command{}, &v2Filter{}, &threadSearch{}} {
+	for _, v := range []any{&runBody{}, &[]*runBody{}, &threadBody{}, &cronBody{}, &historyQuery{}, &assistantBody{}, &v2Command{}, &v2Filter{}, &threadSearch{}, &replayBody{}} {
 		err := checkJSON(data, Limits{}.withDefaults(0))
 		if err == nil {
 			err = decode(data, v)
@@ -118,3 +118,6 @@ func FeedsInUse(s *Server) (n int) {
 func Sweep(s *Server) {
 	s.feeds.sweep(time.Now())
 }
+
+// ReplayTime sets how long a replay may take.
+func ReplayTime(d time.Duration) Option { return func(c *config) { c.replayTime = d } }

@@ -32,6 +32,7 @@ var groups = []struct {
 	members    []string
 }{
 	{"/model_calls", `"request":{"messages":[{"type":"human","content":"x"}]}`, []string{"request"}},
+	{"/replay", `"limit":1`, []string{"take_recorded", "ignore_fields", "ignore_entry", "limit"}},
 	{"/feedback", `"key":"k","score":1`, []string{"run_id", "key", "score", "comment"}},
 	{"/commands", `"id":1,"method":"run.start","params":{"assistant_id":"booking","input":{}}`, []string{"id", "method", "params"}},
 	{"/stream", `"channels":["values"],"assistant_id":"booking"`, []string{"channels", "namespaces", "depth", "since", "stream_mode", "input", "on_disconnect"}},

@@ -47,6 +47,7 @@ var rows = map[string]row{
 	"GET /threads/{thread}/model_calls":            {before: 404, after: 404},
 	"GET /threads/{thread}/tool_calls":             {before: 404, after: 404},
 	"GET /threads/{thread}/recording":              {before: 404, after: 404},
+	"POST /threads/{thread}/replay":                {body: `{}`, before: 404, after: 404},
 	"GET /threads/{thread}/model_calls/{call}":     {before: 404, after: 404},
 	"POST /threads/{thread}/model_calls/{call}":    {body: `{"request":{"messages":[{"role":"user","content":"x"}]}}`, before: 404, after: 404},
 	"GET /threads/{thread}/feedback":               {before: 404, after: 404},

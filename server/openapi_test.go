@@ -493,6 +493,7 @@ func TestBodiesHaveTheMembersOfTheDescription(t *testing.T) {
 		"HistoryQuery":    {historyQuery{}},
 		"Command":         {command{}},
 		"RunBody":         {runBody{}},
+		"ReplayBody":      {replayBody{}},
 		"RunSearch":       {runSearch{}},
 		"RunFigures":      {runFigures{}},
 		"CronBody":        {cronBody{}, runBody{}},

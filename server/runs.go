@@ -118,6 +118,8 @@ type runs struct {
 	hooks      *hooks
 	states     *states
 	threads    *threads
+	replays    *gauge
+	replayTime time.Duration
 }
 
 func (s *runs) routes() []route {
@@ -131,6 +133,7 @@ func (s *runs) routes() []route {
 		{"GET /threads/{thread}/runs/{run}/join", "joinRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
 		{"GET /threads/{thread}/runs/{run}/stream", "joinStream", rule{resource: Runs, verb: Read, stream: true}, s.joinStream},
 		{"POST /threads/{thread}/runs/{run}/cancel", "cancelRun", rule{resource: Runs, verb: Update}, s.cancelRun},
+		{"POST /threads/{thread}/replay", "replayThread", rule{resource: Runs, verb: CreateRun, stream: true}, s.replayThread},
 		{"POST /runs", "createStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.createRun},
 		{"POST /runs/stream", "streamStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.streamRun},
 		{"POST /runs/wait", "waitStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.waitRun},

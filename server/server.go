@@ -116,15 +116,16 @@ type config struct {
 	hosts          []string
 	audit          *slog.Logger
 
-	private  bool
-	local    http.Handler
-	silence  time.Duration
-	lease    time.Duration
-	each     []graph.RunOption
-	noStudio bool
-	pages    []publicPages
-	metrics  bool
-	problems []error
+	private    bool
+	local      http.Handler
+	silence    time.Duration
+	lease      time.Duration
+	replayTime time.Duration
+	each       []graph.RunOption
+	noStudio   bool
+	pages      []publicPages
+	metrics    bool
+	problems   []error
 }
 
 // GraphOption is a setting of one graph.
@@ -263,7 +264,7 @@ func AllowPrivateWebhooks() Option { return func(c *config) { c.private = true }
 
 // New returns a server. It takes up the runs that another one left.
 func New(ctx context.Context, opts ...Option) (*Server, error) {
-	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, version: moduleVersion(), metrics: true}
+	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, replayTime: replayTime, version: moduleVersion(), metrics: true}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -331,7 +332,7 @@ func (s *Server) assemble(access *access, c *config) {
 	s.dispatcher.states = states
 	s.dispatcher.executor = &executor{base: b, states: states, threads: threads, hooks: s.hooks, draining: s.dispatcher.draining}
 	assistants := &assistants{base: b, access: access, dispatcher: s.dispatcher, threads: threads}
-	runs := &runs{base: b, access: access, assistants: assistants, dispatcher: s.dispatcher, hooks: s.hooks, states: states, threads: threads}
+	runs := &runs{base: b, access: access, assistants: assistants, dispatcher: s.dispatcher, hooks: s.hooks, states: states, threads: threads, replays: newGauge("threads are being replayed", mostReplays, replaysPerClient), replayTime: c.replayTime}
 	commands := &commands{base: b, access: access, runs: runs, states: states}
 	followers := &followers{base: b, access: access, commands: commands, states: states}
 	s.threads = threads

@@ -362,8 +362,9 @@ func bare(s *jsonschema.Schema) *jsonschema.Schema {
 }
 
 const (
-	mediaJSON = "application/json"
-	mediaSSE  = "text/event-stream"
+	mediaJSON  = "application/json"
+	mediaLines = "application/x-ndjson"
+	mediaSSE   = "text/event-stream"
 )
 
 func (a *answer) code() string {

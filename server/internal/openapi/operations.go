@@ -182,7 +182,12 @@ func operations() map[string]operation {
 		"getRecording": {
 			fails:   []int{http.StatusNotImplemented, http.StatusUnprocessableEntity},
 			summary: "Export a thread as a recording", about: "Superstep's own. All checkpoints in JSON Lines, to be replayed, imported into another store or kept as a test.",
-			out: answer{about: "A line for each checkpoint; the last says that it is whole.", media: "application/x-ndjson"},
+			out: answer{about: "A line for each checkpoint; the last says that it is whole.", media: mediaLines},
+		},
+		"replayThread": {
+			fails:   []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusNotImplemented, http.StatusServiceUnavailable},
+			summary: "Run a thread's graph, as it is served now, against what was recorded of the thread", about: "Superstep's own. Nothing is stored; what nodes do outside of Once and Do they do again.",
+			in: ref("ReplayBody", ""), inputs: []example{{"all", `{}`}, {"without", `{"take_recorded": ["plan"], "ignore_fields": ["choice"], "limit": 1}`}}, out: of("Replay"),
 		},
 		"listToolCalls": {
 			summary: "List the calls of tools that were made on a thread, newest first", about: "Superstep's own. When they ran; what they were given and returned is in the messages.",

@@ -35,7 +35,7 @@ type Verb string
 // which is a [Create] of [Threads], except for runs without one. Cancelling a run
 // is an Update of it, and so is an edit of a thread's state; putting an item into
 // the store is an Update. A search covers counts and lists. A replay of a thread is a
-// CreateRun and a [Read] of the thread.
+// CreateRun and a [Read] of the thread, an import a Create and an Update.
 const (
 	Create    Verb = "create"
 	CreateRun Verb = "create_run"

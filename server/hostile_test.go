@@ -33,6 +33,7 @@ var groups = []struct {
 }{
 	{"/model_calls", `"request":{"messages":[{"type":"human","content":"x"}]}`, []string{"request"}},
 	{"/replay", `"limit":1`, []string{"take_recorded", "ignore_fields", "ignore_entry", "limit"}},
+	{"/threads/import", `"superstep":"recording","format":100,"thread":"t"`, []string{"superstep", "format", "thread", "graph", "version", "exported_at", "log", "record", "result", "end", "records", "results"}},
 	{"/feedback", `"key":"k","score":1`, []string{"run_id", "key", "score", "comment"}},
 	{"/commands", `"id":1,"method":"run.start","params":{"assistant_id":"booking","input":{}}`, []string{"id", "method", "params"}},
 	{"/stream", `"channels":["values"],"assistant_id":"booking"`, []string{"channels", "namespaces", "depth", "since", "stream_mode", "input", "on_disconnect"}},

@@ -79,6 +79,7 @@ var rows = map[string]row{
 	"POST /runs/cancel":                                 {body: `{"thread_id":"THREAD","status":"all"}`, before: 204, after: 204},
 	"POST /runs/search":                                 {body: `{"thread_id":"THREAD"}`, before: 200, after: 200},
 	"POST /runs/figures":                                {body: `{"thread_id":"THREAD","bucket_seconds":1}`, before: 200, after: 200},
+	"POST /threads/import":                              {aside: true},
 	"POST /runs/crons":                                  {aside: true},
 	"POST /runs":                                        {aside: true},
 	"POST /runs/stream":                                 {aside: true},

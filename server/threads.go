@@ -65,6 +65,7 @@ func (s *threads) routes() []route {
 		{"POST /threads/search", "searchThreads", rule{resource: Threads, verb: Search, how: byHandler}, s.searchThreads},
 		{"POST /threads/count", "countThreads", rule{resource: Threads, verb: Search, how: byHandler}, s.countThreads},
 		{"POST /threads/prune", "pruneThreads", rule{resource: Threads, verb: Delete, how: byHandler}, s.pruneThreads},
+		{"POST /threads/import", "importThread", rule{resource: Threads, verb: Create, how: byHandler}, s.importThread},
 		{"GET /threads/{thread}", "getThread", rule{resource: Threads, verb: Read}, s.getThread},
 		{"PATCH /threads/{thread}", "patchThread", rule{resource: Threads, verb: Update, how: byHandler}, s.patchThread},
 		{"DELETE /threads/{thread}", "deleteThread", rule{resource: Threads, verb: Delete}, s.deleteThread},

@@ -32,6 +32,7 @@ type operation struct {
 	query   []parameter
 	headers []parameter // that a request may have
 	in      *jsonschema.Schema
+	takes   string    // the type of in; application/json if it is empty
 	inputs  []example // of in
 	out     answer
 	fails   []int // statuses of errors besides those that follow from the rest, as failures says
@@ -339,7 +340,7 @@ func (o *operation) describe(route string, credentials bool) shownOperation {
 			m.Examples[e.name] = shownExample{json.RawMessage(e.body)}
 		}
 		// Nearly every body may be left out.
-		out.Body = &body{Required: o.in.Type == "array" || len(o.in.Required) > 0, Content: map[string]media{mediaJSON: m}}
+		out.Body = &body{Required: o.in.Type == "array" || len(o.in.Required) > 0 || o.takes != "", Content: map[string]media{cmp.Or(o.takes, mediaJSON): m}}
 	}
 	out.Responses = map[string]shownAnswer{
 		o.out.code(): o.out.describe(),

@@ -189,6 +189,12 @@ func operations() map[string]operation {
 			summary: "Run a thread's graph, as it is served now, against what was recorded of the thread", about: "Superstep's own. Nothing is stored; what nodes do outside of Once and Do they do again.",
 			in: ref("ReplayBody", ""), inputs: []example{{"all", `{}`}, {"without", `{"take_recorded": ["plan"], "ignore_fields": ["choice"], "limit": 1}`}}, out: of("Replay"),
 		},
+		"importThread": {
+			fails:   []int{http.StatusNotFound, http.StatusNotImplemented},
+			summary: "Make a thread of a recording", about: "Superstep's own. Its ID is a new one. The server refuses what no thread can have recorded, and a thread that waits for another one which the user doesn't see.",
+			query: []parameter{{"graph_id", text("The graph that it is of; the default is the recorded one, and none if that isn't served."), "trip"}},
+			takes: mediaLines, in: text("A recording: a line for each checkpoint; the last says that it is whole."), out: of("Thread"),
+		},
 		"listToolCalls": {
 			summary: "List the calls of tools that were made on a thread, newest first", about: "Superstep's own. When they ran; what they were given and returned is in the messages.",
 			query: []parameter{limit, {"before", text("Only what was called before the call with this ID."), ""}}, out: many("ToolCall"),

@@ -143,7 +143,8 @@ const maxAnswer = 1 << 30
 type call struct {
 	method, path string
 	query        url.Values
-	body         any // nil: none
+	body         any       // nil: none
+	raw          io.Reader // in the place of body: sent as it is
 	header       http.Header
 	reads        bool // changes nothing, although it is a POST
 }
@@ -157,7 +158,7 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	u.Path += target.Path
 	u.RawPath = c.base.EscapedPath() + target.EscapedPath()
 	u.RawQuery = q.query.Encode()
-	var body io.Reader
+	body := q.raw
 	if q.body != nil {
 		data, err := json.Marshal(q.body)
 		if err != nil {

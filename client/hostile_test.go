@@ -183,6 +183,8 @@ func TestAnswersOfOtherFormsAreErrors(t *testing.T) {
 		{"feedback of which one is null", "[null]", func() error { _, err := c.Feedback(ctx, "t", "", 0); return err }},
 		{"calls of models of which one is null", "[null]", func() error { return last(c.ModelCalls(ctx, "t", 0)) }},
 		{"a call of a model that is null", "null", func() error { _, err := c.ModelCall(ctx, "t", "c"); return err }},
+		{"a replay that is null", "null", func() error { _, err := c.ReplayThread(ctx, "t", client.ReplayOptions{}); return err }},
+		{"an import that is null", "null", func() error { _, err := c.ImportThread(ctx, strings.NewReader("x"), ""); return err }},
 		{"threads of which one is null", "[null]", func() error { return last(c.Threads(ctx, client.ThreadSearch{})) }},
 		{"assistants of which one is null", "[null]", func() error { return last(c.Assistants(ctx, client.AssistantSearch{})) }},
 		{"items of which one is null", `{"items": [null]}`, func() error { return last(c.SearchItems(ctx, client.ItemSearch{})) }},

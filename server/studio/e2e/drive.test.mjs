@@ -239,6 +239,66 @@ scenario("notes and scores are left on a thread, for others to see, and removed"
   await v.narrow("the notes on a phone");
 });
 
+scenario("a thread is exported, imported and replayed, and a difference leads to its checkpoint", {}, async (v) => {
+  const { page, api, tab, button, dialog } = v;
+  const run = async (assistant_id, input) => {
+    const { thread_id } = await api("/threads", {});
+    await api(`/threads/${thread_id}/runs/wait`, { assistant_id, input });
+    return thread_id;
+  };
+  const id = await run("booking", { city: "Bonn" });
+  await page.goto(`${v.server}/studio/#/t/${id}`);
+  await tab("Timeline").click();
+  const [exported] = await Promise.all([page.waitForEvent("download"), button("Export").click()]);
+  const recording = { name: exported.suggestedFilename(), mimeType: "application/x-ndjson", buffer: await readFile(await exported.path()) };
+  const file = page.getByLabel("Recording to import");
+  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), button("Import").press("Enter")]);
+  await chooser.setFiles(recording);
+  await page.waitForURL((url) => url.hash.includes("/t/") && !url.hash.includes(id));
+  const other = /\/t\/([^/]+)/.exec(page.url())[1];
+  const steps = async (id) => (await api(`/threads/${id}/history`)).map((s) => s.checkpoint.checkpoint_id);
+  assert.deepEqual(await steps(other), await steps(id));
+  await v.moments().nth(1).waitFor();
+  await v.picture("imported");
+  // It goes on by itself.
+  await tab("Run").click();
+  await page.getByText("Book Bonn?").first().waitFor();
+  await api(`/threads/${other}/runs/wait`, { assistant_id: "booking", command: { resume: true } });
+  assert.equal((await api(`/threads/${other}`)).values.booked, true);
+  assert.equal((await api(`/threads/${id}`)).values.booked, false);
+  await file.setInputFiles({ ...recording, buffer: recording.buffer.subarray(0, 1000) });
+  await page.getByRole("alert").getByText("the recording is cut off").waitFor();
+  await button("Dismiss").click();
+  // The program is as it was.
+  await page.goto(`${v.server}/studio/#/t/${id}`);
+  await tab("Timeline").click();
+  await button("Replay").press("Enter");
+  await button("Replay", dialog()).press("Enter");
+  await dialog().getByText("No difference in 1 superstep.").waitFor();
+  await v.faultless("a replay without a difference");
+  await dialog().getByLabel("Don't compare fields").fill("town");
+  await button("Replay again", dialog()).click();
+  await dialog().getByRole("alert").getByText('no field "town"').waitFor();
+  await page.keyboard.press("Escape");
+  await dialog().waitFor({ state: "detached" });
+  // A model is not asked what it wasn't asked then.
+  const chat = await run("chat", { messages: [{ type: "human", content: "How is the weather?" }] });
+  await page.goto(`${v.server}/studio/#/t/${chat}`);
+  await v.moments().nth(1).waitFor();
+  await button("Replay").click();
+  await button("Replay", dialog()).click();
+  const differences = dialog().getByRole("list", { name: "Differences" });
+  await differences.getByRole("listitem").first().getByText(/^step \d/).waitFor();
+  await v.picture("replay");
+  await v.faultless("a replay with differences");
+  await page.setViewportSize({ width: 360, height: 740 });
+  await v.narrow("a replay on a phone");
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await differences.getByRole("button", { name: "Show in the timeline" }).first().press("Enter");
+  await dialog().waitFor({ state: "detached" });
+  await page.locator(".moment.is-selected").waitFor();
+});
+
 scenario("a double click on Send is one click, and a click on Stop stops", {}, async (v) => {
   const { page, main, box, button } = v;
   await v.assistant("chat");

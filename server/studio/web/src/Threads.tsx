@@ -1,10 +1,10 @@
 // The list of threads, with a search.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState, type RefObject } from "react";
-import { ask, assistantOf, client, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
+import { ask, assistantOf, client, importThread, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
 import { preview } from "./json";
 import { lengthened, renewed, wants, without, type Held } from "./pages";
-import { format } from "./route";
+import { format, go } from "./route";
 import { wanted } from "./search";
 import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, When } from "./ui";
 import { poll } from "./watch";
@@ -84,9 +84,31 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
     return () => abort.abort();
   };
   const filtered = !!(settled || status || graph);
+  const file = useRef<HTMLInputElement>(null);
+  const [importing, setImporting] = useState(false);
+  const [unread, setUnread] = useState<string>();
+  const take = async (recording: File) => {
+    setImporting(true);
+    try {
+      const t = await importThread(recording);
+      setUnread(undefined);
+      setAgain((n) => n + 1);
+      go({ page: "work", assistant: assistantOf(t), thread: t.thread_id });
+    } catch (e) { setUnread(words(e)); }
+    setImporting(false);
+  };
   return (
     <div className="threads">
-      <Button icon="plus" kind="primary" onClick={fresh}>New thread</Button>
+      <div className="threads-new">
+        <Button icon="plus" kind="primary" onClick={fresh}>New thread</Button>
+        <Button disabled={importing} title="A thread from a file that Export has saved" onClick={() => file.current?.click()}>{importing ? "Importing…" : "Import"}</Button>
+        <input ref={file} type="file" hidden accept=".jsonl,application/x-ndjson" aria-label="Recording to import" onChange={(e) => {
+          const [one] = e.target.files ?? [];
+          e.target.value = ""; // the same file may be chosen again
+          if (one) void take(one);
+        }} />
+      </div>
+      {unread && <Problem text={unread} dismiss={() => setUnread(undefined)} />}
       <div className="search">
         <Icon name="search" size={16} />
         <input ref={search} type="search" aria-label="Search threads" placeholder="Search, city=Bonn, meta.user=kim" value={text} onChange={(e) => setText(e.target.value)} />

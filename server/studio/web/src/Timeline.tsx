@@ -1,6 +1,6 @@
 // The history of a thread: what each step changed, and ways to go on from it.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { historyIn, recordingOf, toolsOf, words } from "./api";
 import type { Call } from "./calls";
 import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, waterfall, type Moment, type Rail, type Usage } from "./history";
@@ -10,6 +10,8 @@ import { isObject, preview, type Change, type Json } from "./json";
 import type { Snapshot, Task } from "./session";
 import { Waterfall } from "./Waterfall";
 import { Button, download, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
+
+const ReplayDialog = lazy(() => import("./ReplayDialog"));
 
 export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; editInside: (e: InsideEdit) => void; compare: (left: Moment, right: Moment) => void };
 
@@ -43,6 +45,18 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? -1;
   useEffect(() => { if (snap.more && !snap.older && last >= rows.length - 1 && rows.length > 0) older(); }, [last, rows.length, snap.more, snap.older, older]);
+  const [replaying, replay] = useState(false);
+  const [sought, seek] = useState<string>(); // a checkpoint that is to be shown, however old it is
+  useEffect(() => {
+    if (!sought) return;
+    const at = rows.findIndex((r) => r.key === sought);
+    if (at < 0 && snap.more) {
+      if (!snap.older) older();
+      return;
+    }
+    seek(undefined);
+    if (at >= 0) virtual.scrollToIndex(at, { align: "center" });
+  }, [sought, rows, snap.more, snap.older, older, virtual]);
   if (rows.length === 0) return snap.loading ? <div className="center"><Spinner /></div> : <Empty title="No history yet"><p>Each step of a run becomes a checkpoint here.</p></Empty>;
   const toggle = (id: string) => setOpened((o) => { const n = new Set(o); if (!n.delete(id)) n.add(id); return n; });
   return (
@@ -53,8 +67,10 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
         {timed && <label className="check"><input type="checkbox" checked={inTime} onChange={(e) => showInTime(e.target.checked)} /> Waterfall</label>}
         {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
+        {snap.threadId && <Button kind="quiet" disabled={snap.running} onClick={() => replay(true)}>Replay</Button>}
         {snap.threadId && <Button kind="quiet" onClick={() => save(snap.threadId!)}>Export</Button>}
       </div>
+      {replaying && snap.threadId && <Suspense><ReplayDialog thread={snap.threadId} close={() => replay(false)} open={(id) => { replay(false); showInTime(false); showOthers(true); act.select(id); seek(id); }} /></Suspense>}
       {unsaved !== undefined && <Problem text={words(unsaved)} />}
       {inTime && timed ? <>{toolsError !== undefined && <Problem text={words(toolsError)} />}<Waterfall bars={waterfall(line, [...calls, ...(tools ?? [])])} /></> : <>
       <ol style={{ height: virtual.getTotalSize() }}>

@@ -2,6 +2,7 @@
 import type { Call, ToolCall } from "./calls";
 import { Client, type Assistant, type Checkpoint, type Thread, type ThreadState } from "@langchain/langgraph-sdk";
 import type { Json, JsonObject } from "./json";
+import type { Replay, ReplayOptions } from "./replays";
 import type { Figures } from "./runs";
 import type { Schema } from "./schema";
 import type { Turn } from "./turns";
@@ -63,8 +64,9 @@ export async function ask<T>(path: string, body?: object, signal?: AbortSignal, 
   return (await asked(path, body, signal, method)).json() as Promise<T>;
 }
 
-async function asked(path: string, body?: object, signal?: AbortSignal, method = body ? "POST" : "GET"): Promise<Response> {
-  const response = await fetch(apiUrl + path, { method, headers: body ? { ...headers, "content-type": "application/json" } : headers, body: body && JSON.stringify(body), signal });
+async function asked(path: string, body?: object | Blob, signal?: AbortSignal, method = body ? "POST" : "GET"): Promise<Response> {
+  const raw = body instanceof Blob;
+  const response = await fetch(apiUrl + path, { method, headers: body ? { ...headers, "content-type": raw ? "application/x-ndjson" : "application/json" } : headers, body: body && (raw ? body : JSON.stringify(body)), signal });
   if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
   return response;
 }
@@ -123,6 +125,10 @@ export const toolsOf = (thread: string, limit: number, signal?: AbortSignal) => 
 export async function recordingOf(thread: string): Promise<string> {
   return (await asked(`/threads/${thread}/recording`)).text();
 }
+
+// importThread makes a thread of a recording; replayThread runs a thread's graph against what was recorded of it.
+export const importThread = async (recording: Blob) => (await asked("/threads/import", recording)).json() as Promise<ThreadInfo>;
+export const replayThread = (thread: string, options: ReplayOptions, signal: AbortSignal) => ask<Replay>(`/threads/${thread}/replay`, options, signal);
 
 // asksAgain reports whether the server asks models again; askAgain has it do so, and nothing is recorded of it.
 export const asksAgain = async (signal: AbortSignal) => (await ask<{ flags?: { ask_again?: boolean } }>("/info", undefined, signal)).flags?.ask_again === true;

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,12 +60,19 @@ func (d *telling) Commit(ctx context.Context, batch []*engine.Commit) error {
 }
 
 type story struct {
-	stores     map[string]*engine.Engine
-	runs       map[string]checkpoint.ID
-	ids        map[checkpoint.ID]string
-	fences, vs []int64
-	begun      time.Time
-	out        bytes.Buffer
+	stores map[string]*engine.Engine
+	runs   map[string]checkpoint.ID
+	ids    map[checkpoint.ID]string
+	fences []int64
+	vs     []version
+	begun  time.Time
+	out    bytes.Buffer
+}
+
+// version is a thread's header.
+type version struct {
+	thread checkpoint.ThreadID
+	number int64
 }
 
 func (s *story) say(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
@@ -95,20 +103,33 @@ func (s *story) plain(text string) string {
 	return text
 }
 
-func numbered(list *[]int64, n int64, sign string) string {
-	if n <= 0 {
+func (s *story) fence(f checkpoint.Fence) string {
+	if f <= 0 {
 		return "none"
 	}
-	for i, m := range *list {
-		if m == n {
-			return fmt.Sprint(sign, i+1)
-		}
+	if !slices.Contains(s.fences, int64(f)) {
+		s.fences = append(s.fences, int64(f))
 	}
-	*list = append(*list, n)
-	return fmt.Sprint(sign, len(*list))
+	return fmt.Sprint("f", slices.Index(s.fences, int64(f))+1)
 }
 
-func (s *story) fence(f checkpoint.Fence) string { return numbered(&s.fences, int64(f), "f") }
+// version shows a version of a thread's header. The first of a thread is one more, although
+// two threads may begin with the same.
+func (s *story) version(thread checkpoint.ThreadID, number int64, first bool) string {
+	if number == 0 {
+		return "none"
+	}
+	v := version{thread, number}
+	n := len(s.vs)
+	for n > 0 && s.vs[n-1] != v {
+		n--
+	}
+	if first || n == 0 {
+		s.vs = append(s.vs, v)
+		n = len(s.vs)
+	}
+	return fmt.Sprint("v", n)
+}
 
 // commit shows what a driver is told.
 func (s *story) commit(c *engine.Commit) {
@@ -120,8 +141,9 @@ func (s *story) commit(c *engine.Commit) {
 	for _, r := range c.Append {
 		add("append %d %s branch %q seq %d", r.Place, s.plain(string(r.ID)), s.plain(string(r.Branch)), r.Seq)
 	}
+	based := s.version(c.Thread, c.Version, false)
 	if h := c.Header; h != nil {
-		text := fmt.Sprintf("header %s fence %s", numbered(&s.vs, h.Version, "v"), s.fence(h.Fence))
+		text := fmt.Sprintf("header %s fence %s", s.version(c.Thread, h.Version, c.Version == 0), s.fence(h.Fence))
 		if h.Lease.Holder != "" {
 			text += fmt.Sprintf(" lease %s until %v", h.Lease.Holder, h.Lease.Until.Sub(s.begun))
 		}
@@ -152,7 +174,7 @@ func (s *story) commit(c *engine.Commit) {
 	if c.Err != nil {
 		stale = " (stale)"
 	}
-	s.say("commit %s based on %s%s", c.Thread, numbered(&s.vs, c.Version, "v"), stale)
+	s.say("commit %s based on %s%s", c.Thread, based, stale)
 	for _, p := range parts {
 		s.say("  %s", p)
 	}

@@ -93,6 +93,9 @@ input) into the store. A thread of that ID must not exist.`,
 			if err != nil {
 				return err
 			}
+			if err := rec.Check(); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
 			ctx := cmd.Context()
 			store, end, err := a.open(ctx, true)
 			if err != nil {

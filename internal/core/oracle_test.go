@@ -75,7 +75,7 @@ func (w *world) deed(node string, step, index int, payload string, sees map[stri
 	}
 	pad := ""
 	if w.Heavy {
-		pad = strings.Repeat("·", 150)
+		pad = strings.Repeat("·", 600)
 	}
 	item := fmt.Sprintf("[%q]", fmt.Sprintf("%s.%d.%d%s %x%s", node, step, index, payload, seen.Sum64(), pad))
 	switch roll(8, "log") {

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -37,12 +36,6 @@ const (
 	course   = recorded | local.TaskStarted | local.TaskEnded | local.TaskFailed | local.TaskRetried | local.InterruptRaised // if the run's stream wants them
 	recorded = local.Updates | local.Values | local.Checkpointed                                                             // of subgraphs: those of the graph itself are read in the store
 )
-
-var kinds = map[local.Kind]string{
-	local.Custom: "custom", local.Message: "message", local.ToolCalled: "tool_call", local.ToolReturned: "tool_result",
-	local.TaskStarted: "task", local.TaskEnded: "task_result", local.TaskFailed: "task_error", local.TaskRetried: "task_retry",
-	local.Updates: "updates", local.Values: "values", local.Checkpointed: "checkpoint", local.InterruptRaised: "interrupt",
-}
 
 // batch is what goes over a bus, as JSON. What a version adds, older ones read past.
 type batch struct {
@@ -94,7 +87,7 @@ type oneEvent struct {
 // encodeEvent returns what is told of an event but for whose it is.
 func encodeEvent(ev *local.Event) (one oneEvent, err error) {
 	one = oneEvent{
-		Kind: kinds[ev.Kind], Time: ev.Time, Update: ev.Update, Payload: ev.Payload, From: ev.From, Question: ev.Question, ID: ev.ID, Parent: ev.Parent,
+		Kind: ev.Kind.Name(), Time: ev.Time, Update: ev.Update, Payload: ev.Payload, From: ev.From, Question: ev.Question, ID: ev.ID, Parent: ev.Parent,
 		Source: ev.Source, Next: ev.Next, Error: textOf(ev.Err), Cached: ev.Cached, Duration: ev.Duration, Delay: ev.Delay,
 	}
 	if ev.Kind&sent != 0 {
@@ -111,11 +104,7 @@ func encodeEvent(ev *local.Event) (one oneEvent, err error) {
 
 // decode enters it into an event that says whose it is. It reports whether it is known.
 func (one *oneEvent) decode(ev *local.Event) bool {
-	for kind, name := range kinds {
-		if name == one.Kind {
-			ev.Kind = kind
-		}
-	}
+	ev.Kind = local.KindNamed(one.Kind) & (sent | course)
 	ev.Time, ev.Update, ev.Payload, ev.From, ev.Question, ev.ID, ev.Parent = one.Time, one.Update, one.Payload, one.From, one.Question, one.ID, one.Parent
 	ev.Source, ev.Next, ev.Err, ev.Cached, ev.Duration, ev.Delay = one.Source, one.Next, errorOf(one.Error), one.Cached, one.Duration, one.Delay
 	if one.State != nil {
@@ -250,24 +239,16 @@ type publisher struct {
 	unclear bool        // it was said that something can't be told
 }
 
-// publishTasks publishes what happens to tasks of a superstep; nil if there is no bus.
-func (w *Worker) publishTasks(ctx context.Context, ref Ref) *publisher {
-	if w.o.Bus == nil {
+// publisher publishes what happens in an operation, of which some is wanted; nil if nothing
+// is, or there is no bus.
+func (w *Worker) publisher(ctx context.Context, ref Ref, wants local.Kind, execution string) *publisher {
+	if w.o.Bus == nil || wants == 0 {
 		return nil
 	}
 	return &publisher{
-		w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread, wants: sent | local.Kind(ref.Tell)&course, topOnly: ref.TopOnly,
-		batch: batch{Superstep: checkpoint.ID(ref.Superstep), Execution: rand.Text()},
+		w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread, wants: wants, topOnly: ref.TopOnly,
+		batch: batch{Superstep: checkpoint.ID(ref.Superstep), Execution: execution},
 	}
-}
-
-// publishHeld publishes which tasks wait when a superstep is planned; nil if nobody is to
-// be told of that.
-func (w *Worker) publishHeld(ctx context.Context, ref Ref) *publisher {
-	if w.o.Bus == nil || local.Kind(ref.Tell)&local.InterruptRaised == 0 {
-		return nil
-	}
-	return &publisher{w: w, ctx: context.WithoutCancel(ctx), thread: ref.Thread, wants: local.InterruptRaised}
 }
 
 func (p *publisher) send(ev *local.Event) {
@@ -289,7 +270,7 @@ func (p *publisher) send(ev *local.Event) {
 		return
 	}
 	p.mu.Lock()
-	if p.batch.Execution == "" {
+	if p.batch.Execution == "" { // which tasks of the next superstep wait
 		p.batch.Superstep = ev.Epoch
 	}
 	p.batch.add(ev, one)

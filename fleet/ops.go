@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -115,7 +116,7 @@ func (e *TaskError) Unwrap() error { return e.Err }
 // for each call, and an Untracked field begins at zero. The guard against cycles does not
 // watch such runs: graph.MaxSteps bounds them.
 func (w *Worker) RunTasks(ctx context.Context, ref Ref, from, to int) error {
-	return w.do(ctx, ref, w.publishTasks(ctx, ref), func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+	return w.do(ctx, ref, w.publisher(ctx, ref, sent|local.Kind(ref.Tell)&course, rand.Text()), func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		if ref.Superstep == "" {
 			return errors.New("fleet: RunTasks of a run that has not begun, or is over: call Advance")
 		}
@@ -163,7 +164,7 @@ func (w *Worker) Fuse(ctx context.Context, p Progress, d time.Duration) (Progres
 // [TaskError]. The error is why the run could not be advanced; one by which the run itself
 // has failed is in the [Progress].
 func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
-	err = w.do(ctx, ref, w.publishHeld(ctx, ref), func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+	err = w.do(ctx, ref, w.publisher(ctx, ref, local.Kind(ref.Tell)&local.InterruptRaised, ""), func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		limit := lo.RunTimeout
 		if lo.RunTimeout = 0; limit > 0 && ref.Superstep == "" {
 			ref.Deadline = time.Now().Add(limit).UTC().Round(0)

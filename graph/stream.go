@@ -79,12 +79,11 @@ const (
 // them.
 const kindWarning local.Kind = 1 << 31
 
-var eventTypes = map[local.Kind]EventType{
-	local.Updates: EventUpdate, local.Values: EventValues, local.Message: EventMessage, local.Custom: EventCustom,
-	local.ToolCalled: EventToolCall, local.ToolReturned: EventToolResult,
-	local.TaskStarted: EventTaskStart, local.TaskEnded: EventTaskEnd, local.TaskFailed: EventTaskError, local.TaskRetried: EventTaskRetry,
-	local.Checkpointed: EventCheckpoint, local.InterruptRaised: EventInterrupt,
-	kindWarning: EventWarning,
+func typeOf(k local.Kind) EventType {
+	if k == kindWarning {
+		return EventWarning
+	}
+	return EventType(k.Name())
 }
 
 // Event is something that happened in a run. Which fields are set depends on
@@ -170,7 +169,7 @@ func (ev Event) OutputJSON() (json.RawMessage, error) {
 
 func eventOf(ev *local.Event) Event {
 	e := Event{
-		Type: eventTypes[ev.Kind], Path: ev.Path, Within: ev.Within, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
+		Type: typeOf(ev.Kind), Path: ev.Path, Within: ev.Within, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
 		Node: ev.Node, Attempt: ev.Attempt, Update: ev.Update, Value: ev.Value, Checkpoint: string(ev.ID), Parent: string(ev.Parent),
 		Source: string(ev.Source), Next: ev.Next, Input: ev.Payload, From: ev.From, Err: ev.Err, Delay: ev.Delay, Duration: ev.Duration,
 		Cached: ev.Cached, Tags: ev.Tags,

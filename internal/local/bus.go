@@ -3,6 +3,8 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -28,6 +30,28 @@ const (
 	ToolCalled
 	ToolReturned
 )
+
+// names are those of the kinds, in their order: what streams and the buses of package fleet
+// call an event.
+var names = [...]string{
+	"task", "task_result", "task_error", "task_retry", "updates", "values", "checkpoints", "interrupt", "custom", "messages", "tool_call", "tool_result",
+}
+
+// Name returns the name of a kind; empty if it has none.
+func (k Kind) Name() string {
+	if i := bits.TrailingZeros32(uint32(k)); i < len(names) {
+		return names[i]
+	}
+	return ""
+}
+
+// KindNamed returns the kind of a name; 0 if there is none.
+func KindNamed(name string) Kind {
+	if i := slices.Index(names[:], name); i >= 0 {
+		return 1 << i
+	}
+	return 0
+}
 
 // Event is something that happened in a run.
 type Event struct {

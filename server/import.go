@@ -53,13 +53,15 @@ func (s *threads) importThread(w http.ResponseWriter, r *http.Request) error {
 	}
 	t := s.newThread(id, metadata, false)
 	note(ctx, "thread", id)
-	if err := s.addThread(ctx, t); err != nil {
-		return err
+	// What is there in part, since a process has died, is no thread.
+	err = s.put(ctx, t, rec)
+	if err == nil {
+		err = s.addThread(ctx, t)
 	}
-	if err := s.put(ctx, t, rec); err != nil {
-		return errors.Join(err, s.removeThread(background(r), id))
-	}
-	if t, err = s.thread(ctx, id); err != nil {
+	if err != nil {
+		if derr := s.store.Delete(background(r), checkpoint.ThreadID(id)); !errors.Is(derr, checkpoint.ErrNotFound) {
+			err = errors.Join(err, derr)
+		}
 		return err
 	}
 	v, err := s.view(ctx, t, true)
@@ -135,8 +137,8 @@ func (s *threads) detach(ctx context.Context, rec *recording.Recording) error {
 	return nil
 }
 
-// put stores what was recorded as a new thread's, and notes what its state says. What the
-// thread's graph can't read is refused.
+// put stores what was recorded as that of a thread which is to be added, and notes in it what
+// its state says. What the thread's graph can't read is refused.
 func (s *threads) put(ctx context.Context, t *db.Thread, rec *recording.Recording) error {
 	switch err := rec.Put(ctx, s.store, checkpoint.ThreadID(t.ID)); {
 	case errors.Is(err, checkpoint.ErrInvalid), errors.Is(err, checkpoint.ErrConflict), errors.Is(err, checkpoint.ErrCorrupt):
@@ -162,14 +164,11 @@ func (s *threads) put(ctx context.Context, t *db.Thread, rec *recording.Recordin
 	if err != nil {
 		return unreadable(err)
 	}
-	_, err = s.db.UpdateThread(ctx, t.ID, func(t *db.Thread) error {
-		settledSaying(g, snap, settled(snap, nil))(t)
-		if t.Status == db.Busy { // it has had no run here that the server could go on with
-			t.Status = db.Interrupted
-		}
-		return nil
-	})
-	return err
+	settledSaying(g, snap, settled(snap, nil))(t)
+	if t.Status == db.Busy { // it has had no run here that the server could go on with
+		t.Status = db.Interrupted
+	}
+	return nil
 }
 
 // unreadable returns what to tell a client whose recording the thread's graph can't read; an

@@ -101,6 +101,38 @@ func TestAnImportedThreadIsAsTheOneThatWasExported(t *testing.T) {
 	}
 }
 
+// writing calls a function before each write, if it is set.
+type writing struct {
+	*checkpoint.Memory
+	before func()
+}
+
+func (w *writing) Write(ctx context.Context, write *checkpoint.Write) (checkpoint.Written, error) {
+	if w.before != nil {
+		w.before()
+	}
+	return w.Memory.Write(ctx, write)
+}
+
+// Whatever write is the last of a process: what it leaves of an import is no thread.
+func TestAThreadThatIsImportedInPartIsNotThere(t *testing.T) {
+	store := &writing{Memory: checkpoint.NewMemory()}
+	s := calm(t, server.UseStore(store), server.Graph(guide(t, first)))
+	id := threadOn(t, s)
+	okay(t, s, "POST", "/threads/"+id+"/runs/wait", `{"assistant_id":"guide","input":{"city":"Bonn"}}`)
+	text := okay(t, s, "GET", "/threads/"+id+"/recording", "")
+	writes := 0
+	store.before = func() {
+		if writes++; okay(t, s, "POST", "/threads/count", "{}") != "1" {
+			t.Errorf("before write %d there are several threads", writes)
+		}
+	}
+	imports(t, s, text)
+	if n := okay(t, s, "POST", "/threads/count", "{}"); n != "2" || writes < 4 {
+		t.Errorf("%s threads after %d writes", n, writes)
+	}
+}
+
 func TestAnImportedThreadIsOfAGraphThatIsServedOrOfNone(t *testing.T) {
 	from := calm(t, server.Graph(guide(t, first)))
 	id := threadOn(t, from)

@@ -231,7 +231,7 @@ func (r *Rewrite) Check() error {
 // and has a lease, now by the store's clock.
 func (r *Rewrite) CheckHold(at Fence, l Lease, now time.Time) error {
 	switch {
-	case l.Live(now):
+	case l.Live(now) && (r.Holder == "" || l.Holder != r.Holder):
 		return &BusyError{Thread: r.Log.Thread, Lease: l}
 	case r.Fence != 0 && r.Fence != at.Read():
 		return &FencedError{Thread: r.Log.Thread, At: at, Writer: r.Fence}

@@ -363,7 +363,7 @@ type Rewriter interface {
 	// older records that have all that they refer to, and one that is cut off leaves
 	// them for the next. It returns ErrNotFound when
 	// a record of Replace or Remove does not exist, ErrConflict when the log's
-	// head is not r.Head, ErrBusy when a live lease holds the thread, ErrFenced
+	// head is not r.Head, ErrBusy when another holds the thread by a live lease, ErrFenced
 	// when r.Fence is not the thread's, and ErrInvalid when what remains cannot
 	// stand: see [Rewrite]. When records are removed, the thread's fence grows as by
 	// a claim: whoever has claimed or read it before must read it again. What it
@@ -379,6 +379,7 @@ type Rewrite struct {
 	Log     Log
 	Head    ID
 	Fence   Fence     // that Head returned with it; 0 skips the check
+	Holder  string    // of the lease that may be live
 	Replace []*Record // each for the one with the same ID, Branch and Seq
 	Remove  []ID
 }

@@ -195,13 +195,25 @@ func testRewriting(t *testing.T, open Opener, o Options) {
 			wantRecords(t, mustCollect(t, s, checkpoint.Query{Log: l.log}), rs)
 		}
 	})
-	t.Run("a thread that a run holds is left alone", func(t *testing.T) {
+	t.Run("a thread that another holds is left alone", func(t *testing.T) {
 		s, rewrite := opened(t)
 		l := newLine("t")
 		rs := l.add(t, s, 3)
-		fence := mustWrite(t, s, &checkpoint.Write{Log: l.log, Claim: true, Holder: string(l.run), Lease: long}).Fence
+		mustWrite(t, s, &checkpoint.Write{Log: l.log, Claim: true, Holder: string(l.run), Lease: long})
 		rw := &checkpoint.Rewrite{Log: l.log, Head: l.head, Remove: ids(rs[:1])}
 		wantErr(t, rewrite(rw), checkpoint.ErrBusy, "rewriting a thread that is held")
+		other := *rw
+		other.Holder = "another"
+		wantErr(t, rewrite(&other), checkpoint.ErrBusy, "rewriting a thread that another holds")
+		own := *rw
+		own.Holder, own.Remove = string(l.run), ids(rs[1:2])
+		if err := rewrite(&own); err != nil {
+			t.Fatal("its holder can't rewrite it:", err)
+		}
+		_, fence, err := s.Head(t.Context(), l.log)
+		if err != nil {
+			t.Fatal(err)
+		}
 		mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: fence, Release: true})
 		if err := rewrite(rw); err != nil {
 			t.Fatal(err)

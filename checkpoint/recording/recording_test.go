@@ -204,6 +204,84 @@ func TestAFailedImportLeavesNothing(t *testing.T) {
 		for l := range store.Logs(t.Context(), "t") {
 			t.Errorf("write %d failed, and log %v is there", n, l)
 		}
+		for l := range store.Threads(t.Context(), checkpoint.ThreadFilter{}) {
+			t.Errorf("write %d failed, and thread %q is there", n, l.Thread)
+		}
+	}
+}
+
+// dying is a store of a process that dies before a call.
+type dying struct {
+	*checkpoint.Memory
+	left int
+}
+
+var errDead = errors.New("the process is dead")
+
+func (d *dying) alive() error {
+	if d.left--; d.left < 0 {
+		return errDead
+	}
+	return nil
+}
+
+func (d *dying) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if err := d.alive(); err != nil {
+		return checkpoint.Written{}, err
+	}
+	return d.Memory.Write(ctx, w)
+}
+
+func (d *dying) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
+	return errors.Join(d.alive(), d.Memory.Rewrite(ctx, r))
+}
+
+func (d *dying) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	return d.Memory.Copy(ctx, from, to)
+}
+
+func (d *dying) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	return d.Memory.Delete(ctx, thread)
+}
+
+func TestAnImportThatDiesLeavesNothingThatARunnerTakesUp(t *testing.T) {
+	rec := sample()
+	own := rec.Logs[0].Records
+	own[len(own)-1].Due = at // each record of the thread's own log that may be the newest one
+	own[1].Due, own[2].Due = at, at
+	for n := 0; ; n++ {
+		store := &dying{checkpoint.NewMemory(), n}
+		err := rec.Put(t.Context(), store, "t")
+		if store.left >= 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		whole := false
+		for range store.Logs(t.Context(), "t") {
+			whole = true
+		}
+		if whole {
+			got, err := recording.Take(t.Context(), store, "t")
+			if err != nil || len(got.Logs) != len(rec.Logs) || len(got.Logs[0].Records) != len(own) {
+				t.Errorf("dead before call %d, and a part of the thread is there: %v", n+1, err)
+			}
+		}
+		for w, err := range store.Due(t.Context(), time.Time{}, 0) {
+			if err != nil || w.Thread != "t" {
+				t.Errorf("dead before call %d, and thread %q is due, %v", n+1, w.Thread, err)
+			}
+		}
+		for w, err := range store.Abandoned(t.Context(), 0) {
+			t.Errorf("dead before call %d, and thread %q is abandoned, %v", n+1, w.Thread, err)
+		}
 	}
 }
 

@@ -132,12 +132,12 @@ func Export(ctx context.Context, store checkpoint.Store, thread checkpoint.Threa
 // ErrExists: a thread of that ID is in the store.
 var ErrExists = errors.New("the thread exists already")
 
-// importLease is for how long an import that died keeps others from the thread.
-const importLease = time.Minute
+// importing is how long nobody takes up a thread that is being imported: the import may have
+// died.
+const importing = 100 * 365 * 24 * time.Hour
 
 // Import reads a recording from r and puts it into a store as a thread, of the
-// recorded ID if thread is empty. A thread that exists is [ErrExists]. When it
-// fails, what it has written is removed.
+// recorded ID if thread is empty: see [Recording.Put].
 func Import(ctx context.Context, store checkpoint.Store, r io.Reader, thread checkpoint.ThreadID) (*Recording, error) {
 	rec, err := Read(r)
 	if err != nil {
@@ -146,8 +146,11 @@ func Import(ctx context.Context, store checkpoint.Store, r io.Reader, thread che
 	return rec, rec.Put(ctx, store, thread)
 }
 
-// Put puts a recording into a store; see [Import]. A thread that was pruned needs
-// a store that implements checkpoint.Rewriter.
+// Put puts a recording into a store as a thread, of the recorded ID if thread is empty, as a
+// whole or not at all. A thread that exists is [ErrExists]. The store must implement
+// checkpoint.Copier, and for a thread that was pruned checkpoint.Rewriter: record by record
+// it becomes a thread "importing/" and a random ID, which no runner takes up, which is copied
+// and removed. If the process dies, that one is left.
 func (r *Recording) Put(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) error {
 	if thread == "" {
 		thread = r.Header.Thread
@@ -165,6 +168,10 @@ func (r *Recording) put(ctx context.Context, store checkpoint.Store, thread chec
 	if len(r.Logs) == 0 {
 		return errors.New("the recording is empty")
 	}
+	copier, ok := store.(checkpoint.Copier)
+	if !ok {
+		return fmt.Errorf("%w: the store can't copy threads", errors.ErrUnsupported)
+	}
 	if l, ok := store.(checkpoint.Lister); ok {
 		for _, err := range l.Logs(ctx, thread) {
 			if err != nil {
@@ -173,34 +180,21 @@ func (r *Recording) put(ctx context.Context, store checkpoint.Store, thread chec
 			return ErrExists
 		}
 	}
-	p := &putter{store: store, thread: thread, holder: "import " + string(checkpoint.NewRunID())}
+	p := &putter{store: store, thread: checkpoint.ThreadID("importing/" + checkpoint.NewRunID())}
 	defer func() {
-		// Who has lost the thread leaves it to the other.
-		if err == nil || !p.began || errors.Is(err, checkpoint.ErrConflict) || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrBusy) {
-			return
-		}
-		if derr := store.Delete(context.WithoutCancel(ctx), thread); derr != nil {
-			err = errors.Join(err, fmt.Errorf("what was written could not be removed: %w", derr))
+		if derr := store.Delete(context.WithoutCancel(ctx), p.thread); derr != nil {
+			err = errors.Join(err, fmt.Errorf("thread %q could not be removed: %w", p.thread, derr))
 		}
 	}()
-	// The logs of subgraphs first: the thread is seen when the log that leads
-	// there is.
-	for _, l := range slices.Backward(r.Logs) {
+	for _, l := range r.Logs {
 		if err := p.log(ctx, l); err != nil {
 			return err
 		}
 	}
-	if err := p.write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Release: true}); err != nil {
+	if err := copier.Copy(ctx, p.thread, thread); errors.Is(err, checkpoint.ErrConflict) {
+		return fmt.Errorf("%w: %w", ErrExists, err)
+	} else if err != nil {
 		return err
-	}
-	for _, rw := range p.fill {
-		rewriter, ok := store.(checkpoint.Rewriter)
-		if !ok {
-			return fmt.Errorf("%w: the thread was pruned, and the store can't remove records", errors.ErrUnsupported)
-		}
-		if err := rewriter.Rewrite(ctx, rw); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -209,33 +203,18 @@ func (r *Recording) put(ctx context.Context, store checkpoint.Store, thread chec
 type putter struct {
 	store  checkpoint.Store
 	thread checkpoint.ThreadID
-	holder string
-	fence  checkpoint.Fence
-	began  bool
-	leased time.Time
-	fill   []*checkpoint.Rewrite // removes what stands for pruned records
+	fence  checkpoint.Fence // 0: nothing is written
 }
 
 func (p *putter) write(ctx context.Context, w *checkpoint.Write) error {
-	switch now := time.Now(); {
-	case !p.began:
-		w.Claim, w.Lease, w.Holder, p.leased = true, importLease, p.holder, now
-	case w.Release:
-		w.Fence, w.Holder = p.fence, p.holder
-	default:
-		if w.Fence = p.fence; now.Sub(p.leased) > importLease/3 {
-			w.Lease, w.Holder, p.leased = importLease, p.holder, now
-		}
+	if w.Fence = p.fence; p.fence == 0 {
+		w.Claim, w.Lease, w.Holder = true, importing, string(p.thread)
 	}
 	out, err := p.store.Write(ctx, w)
-	if err != nil {
-		if !p.began && errors.Is(err, checkpoint.ErrConflict) {
-			return fmt.Errorf("%w: %w", ErrExists, err)
-		}
-		return err
+	if err == nil {
+		p.fence = out.Fence
 	}
-	p.began, p.fence = true, out.Fence
-	return nil
+	return err
 }
 
 func (p *putter) log(ctx context.Context, l *Log) error {
@@ -267,11 +246,22 @@ func (p *putter) log(ctx context.Context, l *Log) error {
 			return err
 		}
 	}
-	if len(fill) > 0 {
-		p.fill = append(p.fill, &checkpoint.Rewrite{Log: log, Head: head, Remove: fill})
+	if len(l.Results) > 0 {
+		if err := p.write(ctx, &checkpoint.Write{Log: log, Results: l.Results}); err != nil {
+			return err
+		}
 	}
-	if len(l.Results) == 0 {
+	if len(fill) == 0 {
 		return nil
 	}
-	return p.write(ctx, &checkpoint.Write{Log: log, Results: l.Results})
+	rewriter, ok := p.store.(checkpoint.Rewriter)
+	if !ok {
+		return fmt.Errorf("%w: the thread was pruned, and the store can't remove records", errors.ErrUnsupported)
+	}
+	if err := rewriter.Rewrite(ctx, &checkpoint.Rewrite{Log: log, Head: head, Holder: string(p.thread), Remove: fill}); err != nil {
+		return err
+	}
+	_, fence, err := p.store.Head(ctx, log) // it has grown
+	p.fence = fence
+	return err
 }

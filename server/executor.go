@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"go/token"
 	"iter"
 	"log/slog"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -44,66 +42,85 @@ type begun struct {
 	failed error              // why the head can't be read
 }
 
+// execution is one run at work.
+type execution struct {
+	*executor
+	active *activeRun
+	keep   context.Context // what has happened is noted even when the run is cancelled
+	run    *db.Run
+	body   runBody
+	of     *prepared // nil: it can't be run
+	graph  *served   // nil: there is none
+	head   *checkpoint.Record
+	resume bool // it goes on where it was when its process ended
+	line   *line
+	live   *live
+	enc    *encoder // nil: it has told nothing
+	used   runUsage
+}
+
 // execute runs a run that has begun, sends what happens to its log, and notes what came of
 // it. The error is that of noting.
 func (s *executor) execute(a *activeRun, of *begun) error {
-	ctx, run, thread, head := a.ctx, of.run, of.thread, of.head
-	keep := context.WithoutCancel(ctx) // what has happened is noted even when the run is cancelled
-	var b runBody
-	err := errors.Join(json.Unmarshal(run.Kwargs, &b), of.failed)
-	line, failed := s.line(keep, run, &b)
+	x := &execution{executor: s, active: a, keep: context.WithoutCancel(a.ctx), run: of.run, head: of.head}
+	err := errors.Join(json.Unmarshal(of.run.Kwargs, &x.body), of.failed)
+	line, failed := s.line(x.keep, x.run, &x.body)
 	if failed != nil {
 		return failed
 	}
 	defer line.end()
-	live := newLive(line)
-	used := new(runUsage)
+	x.line, x.live = line, newLive(line)
 	var assistant *db.Assistant
-	var g *served
 	if err == nil {
-		assistant, g, err = s.findAssistant(keep, run.AssistantID)
+		assistant, x.graph, err = s.findAssistant(x.keep, x.run.AssistantID)
 	}
-	if thread == nil {
+	if of.thread == nil {
 		a.stopAs(stopRemoved) // as it was asked to, or will be
 	}
 	if db.Outage(err) {
 		return err
 	}
-	var configured *configuration
-	own := g // of this run
 	if err == nil && a.stopped() == stopNone {
-		if configured, err = configuredFor(run, assistant, thread, g, &b); err == nil {
-			own, err = g.forRun(ctx, run, configured.json)
-		}
+		x.of, err = prepare(a.ctx, x.run, assistant, of.thread, x.graph, &x.body)
 	}
 	if why := a.stopped(); err != nil || why != stopNone {
-		return s.conclude(keep, run, &b, g, line, live, used, err, why)
+		return x.conclude(err, why)
 	}
-	// The run goes on where it was when its process ended, if it had begun.
-	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
-	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
-	enc := newEncoder(&b, about, line.stream)
+	// It goes on if it had begun.
+	x.resume = x.run.Attempt > 1 && x.head != nil && x.head.Metadata["run_id"] == x.run.ID
+	return x.work()
+}
+
+// work has the run's graph run, tells of it, and notes what came of it.
+func (x *execution) work() error {
+	a, line, live, thread := x.active, x.line, x.live, x.of.thread
+	enc := newEncoder(&x.body, about{run: x.run, assistant: x.of.assistant, graph: x.graph.name, tags: x.body.Config.Tags}, line.stream)
 	enc.moment = func(ns, id string, nested bool) (*threadState, error) {
-		return s.states.momentAt(keep, thread, g, ns, id, nested)
+		return x.states.momentAt(x.keep, thread, x.graph, ns, id, nested)
 	}
-	passed := passage{s.store, thread.ID, map[string]string{}}
+	x.enc = enc
+	passed := passage{x.store, thread.ID, map[string]string{}}
 	line.track.messages = enc.talks() || live.told
 	enc.metadata()
-	if err = live.begin(keep, g, &b); err == nil {
-		err = enc.begin(&b)
+	err := live.begin(x.keep, x.graph, &x.body)
+	if err == nil {
+		err = enc.begin(&x.body)
 	}
 	var catchUp []graph.StreamOption
-	if resumed && err == nil {
-		if catchUp, err = line.catchUp(keep, g); db.Outage(err) {
+	if x.resume && err == nil {
+		if catchUp, err = line.catchUp(x.keep, x.graph); db.Outage(err) {
 			return err
 		}
 	}
 	events := 0
-	ctx = calls.Heard(ctx, used.add)
-	for queue := resumed; err == nil; {
+	ctx := calls.Heard(a.ctx, x.used.add)
+	for queue := x.resume; err == nil; {
 		var seq iter.Seq2[graph.Event, error]
-		modes := line.wants(enc.wants() | live.wants())
-		if seq, err = s.call(ctx, keep, run, assistant, thread, s.by(own, enc.subgraphs || live.told), configured, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
+		opts := append(catchUp, graph.Modes(line.wants(enc.wants()|live.wants())))
+		if queue {
+			opts = append(opts, graph.WhenBusy(graph.BusyQueue))
+		}
+		if seq, err = x.call(ctx, x.by(x.of.own, enc.subgraphs || live.told), opts); err != nil {
 			break
 		}
 		for ev, failure := range identified(line.together(seq)) {
@@ -113,7 +130,7 @@ func (s *executor) execute(a *activeRun, of *begun) error {
 			}
 			events++
 			if ev.Type == graph.EventCheckpoint {
-				if err = passed.show(keep, &ev); err != nil {
+				if err = passed.show(x.keep, &ev); err != nil {
 					break
 				}
 			}
@@ -139,13 +156,13 @@ func (s *executor) execute(a *activeRun, of *begun) error {
 	if err != nil && why == stopNone && (errors.Is(err, graph.ErrDrained) || errors.Is(context.Cause(ctx), graph.ErrDrained)) {
 		return nil // clients come back for the rest
 	}
-	if why == stopNone && run.Attempt < maxAttempts && outage(err) {
-		if holds, failed := s.db.Holds(keep, run.ID, s.instance); failed == nil && !holds {
+	if why == stopNone && x.run.Attempt < maxAttempts && outage(err) {
+		if holds, failed := x.db.Holds(x.keep, x.run.ID, x.instance); failed == nil && !holds {
 			return db.ErrTaken
 		}
 		return fmt.Errorf("it goes on: %w", err)
 	}
-	return s.conclude(keep, run, &b, g, line, live, used, err, why, enc)
+	return x.conclude(err, why)
 }
 
 // maxAttempts is how often a run is begun again because the database failed.
@@ -227,25 +244,23 @@ func (s *executor) rebase(ctx context.Context, of *begun) error {
 	return err
 }
 
-// call begins what a run asks for.
-func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g via, configured *configuration, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
-	opts := append(slices.Clip(more), graph.Buffer(64), graph.Drain(s.draining))
-	for _, o := range s.runOptions(run, a, t, g.served, configured, b) {
+// call begins what the run asks for.
+func (x *execution) call(ctx context.Context, g via, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
+	b, t := &x.body, x.of.thread
+	opts := append(slices.Clip(more), graph.Buffer(64), graph.Drain(x.draining))
+	for _, o := range x.of.options(x.each) {
 		opts = append(opts, o)
 	}
-	thread := s.on(g.served, t.ID)
+	thread := x.on(g.served, t.ID)
 	ctx = tracecontext.With(ctx, b.Trace)
-	if queue {
-		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
-	}
-	if resumed {
+	if x.resume {
 		return g.resume(ctx, thread, opts), nil
 	}
 	at, err := b.Checkpoint.id()
 	if err != nil {
 		return nil, err
 	}
-	if thread, err = s.states.at(keep, thread, t.ID, "", at); err != nil {
+	if thread, err = x.states.at(x.keep, thread, t.ID, "", at); err != nil {
 		return nil, err
 	}
 	c := b.Command
@@ -253,14 +268,14 @@ func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant,
 		if isNull(b.Input) {
 			return g.stream(ctx, thread, g.Continue(), opts), nil
 		}
-		if s.dialogue != nil && g.served == s.dialogue.served { // which takes messages one after another
+		if x.dialogue != nil && g.served == x.dialogue.served { // which takes messages one after another
 			return g.stream(ctx, thread, g.Input(graph.UpdateWith(b.Input)), opts), nil
 		}
 		return g.stream(ctx, thread, g.Restart(graph.UpdateWith(b.Input)), opts), nil
 	}
 	switch {
 	case !c.Resume.IsZero():
-		snap, err := thread.State(keep)
+		snap, err := thread.State(x.keep)
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return nil, err
 		}
@@ -309,79 +324,14 @@ func answerOf(snap *snapshot, raw json.RawMessage) (answer any, asked bool) {
 // questionID is what IDs of questions look like, here and in LangGraph.
 var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
-// configuration is what a run is configured with.
-type configuration struct {
-	json  json.RawMessage // what the graph declares; nil if it declares nothing
-	steps int             // the limit of supersteps; 0: the graph's
-}
-
-// configuredFor returns what a run is configured with: by its assistant, its request and
-// the server itself, of which later ones win.
-func configuredFor(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) (*configuration, error) {
-	var ofAssistant runConfig
-	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
-		return nil, err
-	}
-	of := object{}.with(ofAssistant.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
-	maps.DeleteFunc(of, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
-	maps.Copy(of, b.Headers)
-	of, err := configuredUser(of.with(ownOf(run, a, t, g)), run.User)
-	if err != nil {
-		return nil, err
-	}
-	if b.Talk != nil && b.Talk.User != "" {
-		of["user_id"] = jsonText(b.Talk.User)
-	}
-	shape, err := g.config()
-	if err != nil {
-		return nil, err
-	}
-	c := &configuration{steps: cmp.Or(b.Config.RecursionLimit, ofAssistant.RecursionLimit)}
-	if shape != nil {
-		c.json = shape.fitted(of).raw()
-	}
-	return c, nil
-}
-
-// ownOf is what the server itself configures a run with, and notes of it.
-func ownOf(run *db.Run, a *db.Assistant, t *db.Thread, g *served) object {
-	return object{
-		"run_id": jsonText(run.ID), "thread_id": jsonText(t.ID), "graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID),
-	}
-}
-
-// runOptions returns the options of a run that follow from configurations.
-func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, c *configuration, b *runBody) []graph.RunOption {
-	opts := slices.Clone(s.each)
-	if c.json != nil {
-		opts = append(opts, graph.ConfigureJSON(c.json))
-	}
-	opts = append(opts, metadataOptions(objectOf(run.Metadata).with(ownOf(run, a, t, g)))...)
-	if c.steps > 0 {
-		opts = append(opts, graph.AtMostSteps(c.steps))
-	}
-	if len(b.InterruptBefore) > 0 {
-		opts = append(opts, graph.InterruptBefore(b.InterruptBefore...))
-	}
-	if len(b.InterruptAfter) > 0 {
-		opts = append(opts, graph.InterruptAfter(b.InterruptAfter...))
-	}
-	switch b.Durability {
-	case "async":
-		opts = append(opts, graph.WithDurability(graph.Async))
-	case "exit":
-		opts = append(opts, graph.WithDurability(graph.Exit))
-	}
-	return opts
-}
-
-// conclude notes what came of a run, and tells of it.
-func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, line *line, live *live, counted *runUsage, failure error, why stop, enc ...*encoder) error {
+// conclude notes what came of the run, and tells of it.
+func (x *execution) conclude(failure error, why stop) error {
+	s, ctx, run, g, line, live := x.executor, x.keep, x.run, x.graph, x.line, x.live
 	if why == stopRollback {
 		if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds {
 			return db.ErrTaken
 		}
-		err := s.rollBack(ctx, run, g, line, live)
+		err := x.rollBack()
 		if err == nil {
 			s.metrics.ended(run, rolledBack)
 		}
@@ -433,10 +383,9 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	}
 	line.hold()
 	last := line.track.end()
-	for _, e := range enc {
-		e.end(last, snap, said)
-	}
-	if len(enc) == 0 && said != nil {
+	if x.enc != nil {
+		x.enc.end(last, snap, said)
+	} else if said != nil {
 		data, _ := json.Marshal(said)
 		line.stream("error", data)
 	}
@@ -456,7 +405,7 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 	if readable {
 		settle = settledSaying(g, snap, settle)
 	}
-	used, cost, err := s.usageOf(ctx, run, counted)
+	used, cost, err := s.usageOf(ctx, run, &x.used)
 	if db.Outage(err) {
 		return err
 	}
@@ -467,7 +416,7 @@ func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *ser
 		r.Status, r.Error, r.UpdatedAt, r.EndedAt, r.Usage, r.Cost = status, told, now(), now(), used, cost
 	}
 	ended(run)
-	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits}
+	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, &x.body, outcome, traceOf(run, &x.body, snap)), Waits: waits}
 	var remove time.Time
 	err = line.conclude(func(rest []db.FeedEvent) (err error) {
 		end.Events = rest
@@ -513,9 +462,10 @@ func (s *executor) logFailure(ctx context.Context, run *db.Run, failure error) {
 	s.log.LogAttrs(ctx, slog.LevelWarn, "server: a run failed", attrs...)
 }
 
-// rollBack makes a thread what it was before a run, and removes the run. It may be
+// rollBack makes the thread what it was before the run, and removes the run. It may be
 // done again if the process dies in the middle.
-func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, line *line, live *live) error {
+func (x *execution) rollBack() error {
+	s, ctx, run, g, line, live := x.executor, x.keep, x.run, x.graph, x.line, x.live
 	head, err := s.head(ctx, run.ThreadID)
 	if err != nil {
 		return err

@@ -147,13 +147,9 @@ func (s *executor) options(ctx context.Context, thread string) (*served, []graph
 	if err := json.Unmarshal(run.Kwargs, &b); err != nil {
 		return nil, nil, err
 	}
-	c, err := configuredFor(run, a, t, g, &b)
+	p, err := prepare(ctx, run, a, t, g, &b)
 	if err != nil {
 		return nil, nil, err
 	}
-	own, err := g.forRun(ctx, run, c.json)
-	if err != nil {
-		return nil, nil, err
-	}
-	return own, append(s.runOptions(run, a, t, g, c, &b), memory.Use(s.memory)), nil
+	return p.own, append(p.options(s.each), memory.Use(s.memory)), nil
 }

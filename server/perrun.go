@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 
@@ -93,4 +95,78 @@ func (g *served) forRun(ctx context.Context, run *db.Run, config json.RawMessage
 	of := *g
 	of.Graph = own
 	return &of, nil
+}
+
+// prepared is a run with all that it works with.
+type prepared struct {
+	run       *db.Run
+	assistant *db.Assistant
+	thread    *db.Thread
+	graph     *served // that clients know
+	own       *served // the run's
+	body      *runBody
+	config    json.RawMessage // what the graph declares; nil if it declares nothing
+	steps     int             // the limit of supersteps; 0: the graph's
+}
+
+// prepare configures a run: by its assistant, its request and the server itself, of which
+// later ones win.
+func prepare(ctx context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) (*prepared, error) {
+	p := &prepared{run: run, assistant: a, thread: t, graph: g, body: b}
+	var ofAssistant runConfig
+	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
+		return nil, err
+	}
+	of := object{}.with(ofAssistant.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
+	maps.DeleteFunc(of, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
+	maps.Copy(of, b.Headers)
+	of, err := configuredUser(of.with(p.marks()), run.User)
+	if err != nil {
+		return nil, err
+	}
+	if b.Talk != nil && b.Talk.User != "" {
+		of["user_id"] = jsonText(b.Talk.User)
+	}
+	shape, err := g.config()
+	if err != nil {
+		return nil, err
+	}
+	if shape != nil {
+		p.config = shape.fitted(of).raw()
+	}
+	p.steps = cmp.Or(b.Config.RecursionLimit, ofAssistant.RecursionLimit)
+	p.own, err = g.forRun(ctx, run, p.config)
+	return p, err
+}
+
+// marks are what the server itself configures a run with, and notes of it.
+func (p *prepared) marks() object {
+	return object{
+		"run_id": jsonText(p.run.ID), "thread_id": jsonText(p.thread.ID), "graph_id": jsonText(p.graph.name), "assistant_id": jsonText(p.assistant.ID),
+	}
+}
+
+// options returns the options of the run, after those of each run.
+func (p *prepared) options(each []graph.RunOption) []graph.RunOption {
+	opts, b := slices.Clone(each), p.body
+	if p.config != nil {
+		opts = append(opts, graph.ConfigureJSON(p.config))
+	}
+	opts = append(opts, metadataOptions(objectOf(p.run.Metadata).with(p.marks()))...)
+	if p.steps > 0 {
+		opts = append(opts, graph.AtMostSteps(p.steps))
+	}
+	if len(b.InterruptBefore) > 0 {
+		opts = append(opts, graph.InterruptBefore(b.InterruptBefore...))
+	}
+	if len(b.InterruptAfter) > 0 {
+		opts = append(opts, graph.InterruptAfter(b.InterruptAfter...))
+	}
+	switch b.Durability {
+	case "async":
+		opts = append(opts, graph.WithDurability(graph.Async))
+	case "exit":
+		opts = append(opts, graph.WithDurability(graph.Exit))
+	}
+	return opts
 }

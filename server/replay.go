@@ -200,24 +200,20 @@ func (s *runs) forReplay(ctx context.Context, r *http.Request, t *db.Thread, g *
 	if err != nil {
 		return nil, err
 	}
-	c, err := configuredFor(run, a, t, g, b)
+	p, err := prepare(ctx, run, a, t, g, b)
 	if err != nil {
 		return nil, err
 	}
-	c.steps = 0
-	own, err := g.forRun(ctx, run, c.json)
-	if err != nil {
-		return nil, err
-	}
+	p.steps = 0
 	items, err := memory.NewInMemory()
 	if err != nil {
 		return nil, err
 	}
 	opts := []graph.ThreadOption{memory.Use(items)}
-	for _, o := range s.dispatcher.executor.runOptions(run, a, t, g, c, b) {
+	for _, o := range p.options(s.each) {
 		opts = append(opts, o)
 	}
-	return own.With(opts...)
+	return p.own.With(opts...)
 }
 
 // misnamed returns what to tell a client of an error that says that there is no node or field

@@ -45,6 +45,14 @@ type shaky struct {
 	many int        // one in so many fails
 }
 
+// shake has writes fail from now on, as r has it; none if it is nil. Attempts that were left
+// behind may still write.
+func (s *shaky) shake(r *rand.Rand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.r = r
+}
+
 // fails reports whether a write fails, and whether that is before it is made.
 func (s *shaky) fails() (fails, before bool) {
 	s.mu.Lock()
@@ -315,10 +323,10 @@ func (w *tale) tell(t *testing.T, seed uint64) {
 		d := w.next(i)
 		before, there := w.state(t)
 		if seed%3 == 0 && there { // the store fails
-			w.store.r = rand.New(rand.NewPCG(seed, uint64(i)))
+			w.store.shake(rand.New(rand.NewPCG(seed, uint64(i))))
 		}
 		said, err := w.do(t, d)
-		w.store.r = nil
+		w.store.shake(nil)
 		now, _ := w.state(t)
 		var ne *graph.NodeError
 		w.cut = w.cut || errors.As(err, &ne) || errors.Is(err, errShaky)

@@ -173,3 +173,78 @@ func TestASubgraphsTaskWithAnotherPayloadHasAnotherKey(t *testing.T) {
 		equal(t, "calls of "+what, ran.of(what), 1)
 	}
 }
+
+// What was done on a branch is not done again on another that goes on with the same
+// superstep: where a thread is taken back to the same checkpoint more than once, each
+// branch finds what the ones before have recorded.
+func TestAnEffectOfABranchIsNotRepeatedOnTheNext(t *testing.T) {
+	type threadOf = *graph.Thread[trail]
+	back := map[string]func(th threadOf, at string) error{
+		"answer": func(th threadOf, at string) error {
+			_, err := th.At(at).Invoke(bg, graph.Requests[trail]{}.Answer(graph.Answers{"ok": true}))
+			return err
+		},
+		"fork": func(th threadOf, at string) error {
+			if _, err := th.At(at).Fork(bg); err != nil {
+				return err
+			}
+			_, err := th.Invoke(bg, graph.Requests[trail]{}.Answer(graph.Answers{"ok": true}))
+			return err
+		},
+		"edit": func(th threadOf, at string) error {
+			if _, err := th.At(at).Edit(bg, func(s *trail) error { s.Note = "x"; return nil }); err != nil {
+				return err
+			}
+			_, err := th.Invoke(bg, graph.Requests[trail]{}.Answer(graph.Answers{"ok": true}))
+			return err
+		},
+		"restart step": func(th threadOf, at string) error {
+			if _, err := th.At(at).Invoke(bg, graph.Requests[trail]{}.RestartStep()); err != nil {
+				return err
+			}
+			_, err := th.Invoke(bg, graph.Requests[trail]{}.Answer(graph.Answers{"ok": true}))
+			return err
+		},
+	}
+	for kind, open := range localStores {
+		for name, again := range back {
+			for _, nested := range []bool{false, true} {
+				ran, store := &calls{}, open(t)
+				ask := func(key string) func(context.Context, *trail) error {
+					return func(ctx context.Context, _ *trail) error {
+						_, err := graph.Interrupt[bool](ctx, key, nil)
+						return err
+					}
+				}
+				pay := func(ctx context.Context, s *trail) error {
+					if err := ask("ok")(ctx, s); err != nil {
+						return err
+					}
+					_, err := graph.Once(ctx, "charge", func(context.Context, string) (int, error) { return ran.add("charge"), nil })
+					return err
+				}
+				// Until the gate opens the superstep is open.
+				b := graph.New[trail]("g").AddNode("gate", ask("gate")).AddEdge(graph.Start, "gate")
+				if nested {
+					inner := compile(t, graph.New[trail]("inner").AddNode("pay", pay).AddEdge(graph.Start, "pay"))
+					graph.AddSubgraph(b, "pay", inner, graph.Mapping[trail, trail]{})
+				} else {
+					b.AddNode("pay", pay)
+				}
+				b.AddEdge(graph.Start, "pay")
+				thread := func() threadOf { return compile(t, b, graph.WithCheckpointer(store)).Thread("t") }
+				snap := must[*graph.Snapshot[trail]](t)(thread().Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
+				what := kind + ", " + name
+				for range 3 {
+					if err := again(thread(), snap.Checkpoint); err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+				}
+				snap = must[*graph.Snapshot[trail]](t)(thread().Invoke(bg, graph.Requests[trail]{}.Answer(true)))
+				equal(t, what+": done", snap.Done(), true)
+				equal(t, what+": charges", ran.of("charge"), 1)
+				same(t, compile(t, b), taped(t, store, "t"))
+			}
+		}
+	}
+}

@@ -99,7 +99,30 @@ func standAt(ctx context.Context, store checkpoint.Store, rec, head *checkpoint.
 	if head != nil && rec != head && len(tip.Results) > 0 { // the superstep is still open, or a fork's is
 		tip.Results, err = resultsAt(ctx, store, rec, tip.Results)
 	}
+	if err == nil && head != nil && head.Branch != rec.Branch && head.Epoch == rec.Epoch {
+		err = takeOnce(ctx, store, tip, head)
+	}
 	return tip, err
+}
+
+// takeOnce adds to the results of a tip what sub-steps have come to on the branch of the
+// head, which has gone on with the same superstep from elsewhere: what was done for a
+// task there isn't done again. Since each branch takes them so from the one before, the
+// head's has them all.
+func takeOnce(ctx context.Context, store checkpoint.Store, tip *core.Tip, head *checkpoint.Record) error {
+	results, err := store.Results(ctx, head.Log, head.Branch, head.Epoch)
+	if err != nil {
+		return err
+	}
+	had := len(tip.Results)
+	for _, r := range results {
+		if r.Kind == checkpoint.KindOnce && !slices.ContainsFunc(tip.Results[:had], func(o checkpoint.Result) bool {
+			return o.Kind == r.Kind && o.Task == r.Task && o.Name == r.Name
+		}) {
+			tip.Results = append(tip.Results, r)
+		}
+	}
+	return nil
 }
 
 // resultsAt returns which results of the superstep that is open at a record are such

@@ -397,12 +397,17 @@ func (s *Session) KeepMetadata() {
 }
 
 // TakeAlong copies the results that tasks of the open superstep left on the
-// branch that was forked from.
+// branch that was forked from, and what its sub-steps have come to on the one before.
 func (s *Session) TakeAlong(ctx context.Context) error {
 	rec := s.tip.Record
 	results, err := s.o.Store.Results(ctx, s.o.Log, rec.Branch, rec.Epoch)
 	if err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+	}
+	for _, r := range s.tip.Results {
+		if r.Branch != rec.Branch { // see takeOnce
+			results = append(results, r)
+		}
 	}
 	s.m.TakeAlong(results)
 	return nil

@@ -23,6 +23,7 @@ func TestTheGraderJudgesRunsOfOthersAsRunWould(t *testing.T) {
 		{"case": {"name": "failed", "input": {}, "output": 1}, "state": {"x": 2}, "error": "no money"},
 		{"case": {"name": "wrong", "input": {}, "evaluators": ["exakt"]}, "state": {}},
 		{"case": {"name": "checked", "input": {}, "output": 1}},
+		{"case": {"name": "people judge", "input": {}, "evaluators": []}, "state": {}},
 		{"case": {"name": "judged", "input": {}, "evaluators": [{"type": "judge", "rubric": "It is short."}]}}
 	]}`
 	snap, err := raw.Thread("t-1").Invoke(t.Context(), raw.Thread("t-1").Input(graph.UpdateWith(json.RawMessage(input))))
@@ -33,10 +34,10 @@ func TestTheGraderJudgesRunsOfOthersAsRunWould(t *testing.T) {
 	if err := json.Unmarshal(snap.State, &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Reports) != 6 {
+	if len(s.Reports) != 7 {
 		t.Fatalf("%d reports: %s", len(s.Reports), snap.State)
 	}
-	form, talk, failed, wrong, checked, judged := s.Reports[0], s.Reports[1], s.Reports[2], s.Reports[3], s.Reports[4], s.Reports[5]
+	form, talk, failed, wrong, checked, people, judged := s.Reports[0], s.Reports[1], s.Reports[2], s.Reports[3], s.Reports[4], s.Reports[5], s.Reports[6]
 	if len(form.Scores) != 2 || !form.Scores[0].Pass || form.Scores[1].Pass || form.Result.Thread != "t-1" {
 		t.Errorf("a state: %+v", form)
 	}
@@ -51,6 +52,9 @@ func TestTheGraderJudgesRunsOfOthersAsRunWould(t *testing.T) {
 	}
 	if checked.Error != "" || checked.Scores != nil {
 		t.Errorf("a case alone: %+v", checked)
+	}
+	if people.Error != "" || people.Scores != nil || string(people.Result.Output) != "{}" {
+		t.Errorf("a case that people judge: %+v", people)
 	}
 	if !strings.Contains(judged.Error, "no model to judge") {
 		t.Errorf("a judge without a model: %+v", judged)

@@ -69,9 +69,11 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
         {timed && <label className="check"><input type="checkbox" checked={inTime} onChange={(e) => showInTime(e.target.checked)} /> Waterfall</label>}
         {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
-        {snap.threadId && <Button kind="quiet" disabled={snap.running} onClick={() => replay(true)}>Replay</Button>}
-        {snap.threadId && <Button kind="quiet" onClick={() => save(snap.threadId!)}>Export</Button>}
-        {snap.threadId && <Button kind="quiet" disabled={snap.running} onClick={() => keep(true)}>Save as test</Button>}
+        {snap.threadId && <span className="timeline-actions">
+          <Button kind="quiet" disabled={snap.running} onClick={() => replay(true)}>Replay</Button>
+          <Button kind="quiet" onClick={() => save(snap.threadId!)}>Export</Button>
+          <Button kind="quiet" disabled={snap.running} onClick={() => keep(true)}>Save as test</Button>
+        </span>}
       </div>
       {replaying && snap.threadId && <Suspense><ReplayDialog thread={snap.threadId} close={() => replay(false)} open={(id) => { replay(false); showInTime(false); showOthers(true); act.select(id); seek(id); }} /></Suspense>}
       {keeping && snap.thread && <Suspense><SaveTest thread={snap.thread.thread_id} graph={String(snap.thread.metadata?.graph_id ?? "")} title={(snap.thread as ThreadInfo).title ?? ""} line={line} close={() => keep(false)} /></Suspense>}

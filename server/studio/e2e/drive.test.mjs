@@ -1251,6 +1251,26 @@ scenario("a thread becomes an example, a data set is evaluated, and two evaluati
   await button("Delete the data set bookings").click();
   await button("Delete", dialog()).click();
   await page.getByRole("link", { name: "bookings" }).waitFor({ state: "detached" });
+  // A conversation is what was said, the answer and the calls of tools.
+  const { thread_id: talk } = await api("/threads", {});
+  await api(`/threads/${talk}/runs/wait`, { assistant_id: "chat", input: { messages: [{ type: "human", content: "How is the weather?" }] } });
+  await page.goto(`${v.server}/studio/#/t/${talk}`);
+  await tab("Timeline").click();
+  await button("Save as test").click();
+  await dialog().getByRole("combobox", { name: /^Data set/ }).fill("talks");
+  assert.equal(await v.box(/^Input/).inputValue(), '"How is the weather?"');
+  await button("Save", dialog()).click();
+  await dialog().getByRole("link", { name: "talks" }).click();
+  await page.getByRole("heading", { name: "1 example", exact: true }).waitFor();
+  assert.deepEqual((await api("/store/items/search", { namespace_prefix: ["datasets", "talks"] })).items[0].value.trajectory, [{ tool: "weather", args: { city: "Bonn" } }]);
+  await button("Evaluate").click();
+  assert.equal(await dialog().getByRole("combobox", { name: /^Assistant/ }).evaluate((s) => s.selectedOptions[0].text), "chat");
+  await button("Evaluate", dialog()).click();
+  await table.getByText("1 of 1").waitFor();
+  await table.getByText("870", { exact: true }).waitFor();
+  await button("Delete the data set talks").click();
+  await button("Delete", dialog()).click();
+  await page.getByRole("link", { name: "talks" }).waitFor({ state: "detached" });
   await page.getByRole("link", { name: "greetings" }).click();
   // A report of the command line is an evaluation as any.
   await page.getByLabel("Report to add").setInputFiles({ name: "new.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify({ ...saved, target: "from the terminal" })) });

@@ -36,9 +36,9 @@ type Case struct {
 	// expects that there are none.
 	Trajectory []Call `json:"trajectory,omitzero"`
 
-	// Evaluators judge the results. Without any they are Exact and Trajectory, for what of
-	// Output and Trajectory there is.
-	Evaluators []Check `json:"evaluators,omitempty"`
+	// Evaluators judge the results. Nil are Exact and Trajectory, for what of Output and
+	// Trajectory there is; with none, all that is wanted is that the run ends.
+	Evaluators []Check `json:"evaluators,omitzero"`
 
 	Tags     []string          `json:"tags,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"` // the user's own
@@ -339,8 +339,8 @@ func (c *Case) check(more []Check) error {
 		errs = append(errs, errors.New(`the case has no "input"`))
 	}
 	checks := slices.Concat(c.checks(), more)
-	if len(checks) == 0 {
-		errs = append(errs, errors.New(`the case expects nothing: give it an "output", a "trajectory" or "evaluators"`))
+	if len(checks) == 0 && c.Evaluators == nil {
+		errs = append(errs, errors.New(`the case expects nothing: give it an "output", a "trajectory" or "evaluators", which are [] where people judge`))
 	}
 	seen := map[string]bool{}
 	for _, k := range checks {

@@ -32,6 +32,11 @@
 // all pass, and pass@k: how likely one of them does. A case passes if all of its runs
 // pass, and a run if all evaluators do.
 //
+// # Servers
+//
+// A server that has the graph of [Grader] beside its own evaluates for its clients: the
+// page Tests of the studio, whose data sets and reports are of these forms.
+//
 // # Failures
 //
 // A target or an evaluator that fails or panics fails the run, which says so, and the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type threadView struct {
 	Interrupts map[string][]interruptValue `json:"interrupts"`
 	Error      json.RawMessage             `json:"error,omitempty"`
 	TTL        *ttlView                    `json:"ttl,omitempty"`
+	Due        instant                     `json:"due_at,omitzero"` // where it was searched for
 	Extracted  object                      `json:"extracted,omitempty"`
 }
 
@@ -481,6 +483,9 @@ type threadSearch struct {
 	Query    string            `json:"query"`
 	Select   []string          `json:"select"`
 	Extract  map[string]string `json:"extract"`
+	Due      *time.Time        `json:"due_before"`
+
+	due map[string]time.Time // by thread, of those that were due by then
 }
 
 func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
@@ -517,6 +522,15 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 	// Other texts are the ID of no thread.
 	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool { given, err := checkID("thread", id); return err != nil || given != id })
 	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw()), Words: said}
+	if q.Due != nil {
+		if q.due, err = s.overdue(r.Context(), *q.Due); err != nil {
+			return q, p, nil, 0, err
+		}
+		if q.IDs == nil {
+			q.IDs = slices.Collect(maps.Keys(q.due))
+		}
+		q.IDs = slices.DeleteFunc(append([]string{}, q.IDs...), func(id string) bool { _, ok := q.due[id]; return !ok })
+	}
 	if len(q.IDs) <= maxPage { // databases limit what a statement may ask for
 		f.IDs = q.IDs
 	}
@@ -538,6 +552,27 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 	return q, p, found, total, b.or(err)
 }
 
+// overdue returns when threads were due that are so since a time and that no run has taken:
+// the longest ones.
+func (s *threads) overdue(ctx context.Context, before time.Time) (map[string]time.Time, error) {
+	sched, ok := s.store.(checkpoint.Scheduler)
+	if !ok {
+		return nil, &fault{http.StatusNotImplemented, "The server's store can't list which threads are due"}
+	}
+	due := map[string]time.Time{}
+	for w, err := range sched.Due(ctx, before, maxPage) {
+		if err != nil {
+			return nil, err
+		}
+		if taken, err := s.db.AnyOpen(ctx, string(w.Thread)); err != nil {
+			return nil, err
+		} else if !taken {
+			due[string(w.Thread)] = w.Due
+		}
+	}
+	return due, nil
+}
+
 func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	b, done := s.budget(r)
 	defer done()
@@ -556,6 +591,7 @@ func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {
 		if views[i], err = s.view(b.ctx, t, whole || titles && t.Title == nil); err == nil {
 			err = b.spend(len(views[i].Values))
 		}
+		views[i].Due = instant(q.due[t.ID])
 		if err == nil && len(wanted) > 0 {
 			views[i].Extracted, err = wanted.extract(views[i], b)
 		}

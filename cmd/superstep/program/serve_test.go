@@ -206,7 +206,7 @@ func TestOnlyExamplesAreServed(t *testing.T) {
 		names = append(names, a["graph_id"].(string))
 	}
 	slices.Sort(names)
-	if want := []string{"approval", "assistant", "banking", "hello", "trip"}; !slices.Equal(names, want) {
+	if want := []string{"approval", "assistant", "banking", "grader", "hello", "trip"}; !slices.Equal(names, want) {
 		t.Errorf("%v are served, not %v", names, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/demomodel"
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/tools"
+	"github.com/superstep-dev/superstep/eval"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -21,6 +22,7 @@ func demoGraphs() cli.Option {
 		greeting(), buying(),
 		cli.Graph(assistantGraph(), cli.Describe("Talks with the demonstration model, which calls tools and asks before it writes a file.")),
 		cli.Graph(tripGraph(), cli.Describe("Compares cities in parallel, then asks which one to book.")),
+		cli.Graph(grader(), cli.Describe("Judges runs for the page Tests of the studio, with the evaluators of package eval.")),
 	)
 }
 
@@ -37,6 +39,15 @@ func assistantGraph() *graph.Graph[agent.State] {
 	g, err := agent.New(agent.ReAct[agent.State]{
 		Name: "assistant", Model: demomodel.Model{}, Tools: tools.In("."), Approve: agent.Approve(tools.WriteFile), OnError: agent.TellModel,
 	})
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+// grader is what evaluations of the studio are judged by. No model judges.
+func grader() *graph.Graph[eval.Grading] {
+	g, err := eval.Grader(nil)
 	if err != nil {
 		panic(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -59,6 +60,27 @@ func (w Words) Evaluate(_ context.Context, _ eval.Case, r eval.Result) (eval.Sco
 		return eval.Failed("%d words, more than %d", n, w.Most), nil
 	}
 	return eval.Passed(), nil
+}
+
+func TestAServerHasTheGraderBesideItsGraphs(t *testing.T) {
+	a, err := adviser(script())
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge, ctx := script(), t.Context()
+	//snippet:serve
+	grader, err := eval.Grader(eval.Builtin(eval.Judge{Model: judge}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(ctx, server.Graph(a), server.Graph(grader))
+	//snippet:end
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 func Example_evaluation() {

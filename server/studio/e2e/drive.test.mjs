@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { begin, end, visit } from "./visit.mjs";
 
-const { STUDIO_LARGE, STUDIO_RUNS, STUDIO_BANK, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
+const { STUDIO_LARGE, STUDIO_RUNS, STUDIO_TESTS, STUDIO_BANK, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
 
 before(begin);
 after(end);
@@ -1109,6 +1109,20 @@ scenario("runs of all threads are counted, filtered, answered together and tried
   await button("Answer", party).click();
   await button("No", remark).click();
   await page.getByRole("alert").getByText(/^1 of 1: .*not found/).waitFor();
+  // What sleeps is overdue by a clock that is two hours ahead.
+  const asleep = await ran("nap", {});
+  await page.route("**/threads/search", (r) => {
+    const asked = r.request().postDataJSON();
+    return r.continue(asked.due_before ? { postData: JSON.stringify({ ...asked, due_before: new Date(Date.now() + 7_200_000).toISOString() }) } : {});
+  });
+  await button("Reload").click();
+  const late = page.getByRole("region", { name: "Overdue threads" });
+  await late.getByRole("heading", { name: "1 overdue thread" }).waitFor();
+  await v.picture("runs-overdue");
+  await v.faultless("overdue threads");
+  await late.getByRole("button", { name: /^Try again: thread/ }).press("Enter");
+  await status("1 thread was tried again");
+  assert.equal((await api(`/threads/${asleep}/runs`)).length, 2);
   // The way to a thread.
   await button("interrupted").click();
   await page.getByRole("row").filter({ hasText: "greet" }).getByRole("link").first().click();
@@ -1118,6 +1132,157 @@ scenario("runs of all threads are counted, filtered, answered together and tried
   await page.getByRole("row").filter({ hasText: "greet" }).first().waitFor();
   await v.narrow("the runs on a phone");
   await v.picture("runs-phone");
+});
+
+scenario("a thread becomes an example, a data set is evaluated, and two evaluations are compared", { server: STUDIO_TESTS }, async (v) => {
+  const { page, api, button, dialog, tab } = v;
+  await page.getByRole("link", { name: "Tests" }).click();
+  await page.getByText("No data sets yet").waitFor();
+  await v.picture("tests-empty");
+  await v.faultless("no data sets");
+  // A thread as an example.
+  const { thread_id } = await api("/threads", { metadata: { title: "greets Kim" } });
+  await api(`/threads/${thread_id}/runs/wait`, { assistant_id: "greet", input: { name: "Kim" } });
+  await page.goto(`${v.server}/studio/#/t/${thread_id}`);
+  await tab("Timeline").click();
+  await button("Save as test").press("Enter");
+  await dialog().getByRole("combobox", { name: /^Data set/ }).fill("a.b");
+  await button("Save", dialog()).click();
+  assert.equal(await dialog().getByRole("combobox", { name: /^Data set/ }).evaluate((e) => e.validity.patternMismatch), true);
+  await dialog().getByRole("combobox", { name: /^Data set/ }).fill("greetings");
+  assert.equal(await v.box("Name of the example").inputValue(), "greets Kim");
+  assert.deepEqual(JSON.parse(await v.box(/^Input/).inputValue()), { name: "Kim" });
+  await v.picture("save-test");
+  await v.faultless("a thread to be saved");
+  await dialog().getByRole("radio", { name: "Recording" }).click();
+  await dialog().getByText("graphtest.Replay(t, greet()").waitFor();
+  await v.picture("save-recording");
+  const [recording] = await Promise.all([page.waitForEvent("download"), button("Save the recording", dialog()).click()]);
+  assert.equal(recording.suggestedFilename(), `${thread_id}.jsonl`);
+  await dialog().getByRole("radio", { name: "Example of a data set" }).click();
+  await dialog().getByRole("combobox", { name: /^Data set/ }).fill("greetings");
+  await button("Save", dialog()).click();
+  await dialog().getByText("Saved as greets Kim").waitFor();
+  await dialog().getByRole("link", { name: "greetings" }).click();
+  await page.getByRole("heading", { name: "1 example", exact: true }).waitFor();
+  assert.deepEqual((await api("/store/items/search", { namespace_prefix: ["datasets", "greetings"] })).items[0].value.input, { name: "Kim" });
+  // By hand, with mistakes that are told.
+  await button("New example").press("Enter");
+  await v.box("Name of the example").fill("polite");
+  await v.box(/^Input/).fill('{"name": "Lee"}');
+  await dialog().getByRole("combobox", { name: "Checked by" }).selectOption("own");
+  await v.box(/^Evaluators/).fill('["exakt"]');
+  await button("Save", dialog()).click();
+  await dialog().getByRole("alert").getByText(/evaluator "exakt".*did you mean "exact"/).waitFor();
+  await v.box(/^Evaluators/).fill('[{"type": "contains", "text": "Lee"}]');
+  await button("Save", dialog()).click();
+  await page.getByRole("heading", { name: "2 examples" }).waitFor();
+  // From a file, as superstep eval reads it, and to one.
+  const file = page.getByLabel("Data set to import");
+  await file.setInputFiles({ name: "greetings.jsonl", mimeType: "application/x-ndjson", buffer: Buffer.from('{"name":"x"}\n') });
+  await page.getByRole("alert").getByText("Line 1: the case “x” has no “input”").waitFor();
+  await button("Dismiss").click();
+  await file.setInputFiles({ name: "greetings.jsonl", mimeType: "application/x-ndjson", buffer: Buffer.from('{"name":"never right","input":{"name":"Ada"},"evaluators":[{"type":"contains","text":"Good evening"}],"tags":["hard"]}\n{"name":"quick","input":{"name":"Bo"},"evaluators":[{"type":"limits","seconds":60}]}\n') });
+  await button("Import", dialog()).click();
+  await page.getByRole("heading", { name: "4 examples" }).waitFor();
+  const [exported] = await Promise.all([page.waitForEvent("download"), button("Export").click()]);
+  assert.deepEqual((await readFile(await exported.path(), "utf8")).trim().split("\n").map((l) => JSON.parse(l).name), ["greets Kim", "polite", "never right", "quick"]);
+  // The first evaluation.
+  const evaluate = async (assistant) => {
+    await button("Evaluate").press("Enter");
+    await dialog().getByRole("combobox", { name: /^Assistant/ }).selectOption({ label: assistant });
+  };
+  await evaluate("greet");
+  await v.picture("evaluate");
+  await v.faultless("an evaluation to begin");
+  await button("Evaluate", dialog()).click();
+  const table = page.getByRole("region", { name: "Evaluations" });
+  await table.getByText("3 of 4").waitFor();
+  // With another configuration, each twice, and an assistant that judges.
+  await api("/assistants", { graph_id: "greet", name: "gruff greeter", config: { configurable: { tone: "gruff" } } });
+  await page.reload();
+  await evaluate("gruff greeter");
+  await dialog().getByRole("spinbutton", { name: /^Runs of each example/ }).fill("2");
+  await dialog().getByRole("combobox", { name: /^Judged by/ }).selectOption({ label: "judge" });
+  await v.box(/^Rubric/).fill("It greets.");
+  await button("Evaluate", dialog()).click();
+  await table.getByText("2 of 4").waitFor();
+  await v.picture("tests");
+  await v.faultless("a data set with evaluations");
+  for (const box of await table.getByRole("checkbox").all()) await box.check();
+  await button("Compare 2").press("Enter");
+  const rows = page.locator(".tests-compare tbody tr");
+  await rows.first().waitFor();
+  assert.deepEqual(await rows.evaluateAll((r) => r.map((e) => e.dataset.verdict)), ["worse", "other output", "other output", "other output"]);
+  await page.getByText("1 worse, 0 better, 3 with another output").waitFor();
+  await button("greets Kim").press("Enter");
+  await page.locator(".opened").getByText(/^exact: /).first().waitFor();
+  await page.locator(".opened").getByText("judge 0.9: It greets.").first().waitFor();
+  await v.picture("evaluations");
+  await v.faultless("two evaluations");
+  const [report] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save the report of gruff greeter, for superstep eval compare" }).click()]);
+  const saved = JSON.parse(await readFile(await report.path(), "utf8"));
+  assert.deepEqual([saved.format, saved.target, saved.repeat, saved.cases.length, saved.cases[0].runs.length], [1, "gruff greeter", 2, 4, 2]);
+  await page.getByLabel("Show what is the same").check();
+  await rows.nth(4).waitFor();
+  await page.setViewportSize({ width: 360, height: 740 });
+  await v.narrow("evaluations on a phone");
+  await v.picture("phone-evaluations");
+  await page.getByRole("link", { name: "← greetings" }).click();
+  await table.waitFor();
+  await v.narrow("a data set on a phone");
+  await v.picture("phone-tests");
+  await v.faultless("a data set on a phone");
+  await page.setViewportSize({ width: 1440, height: 900 });
+  // What runs ask is answered as the examples say.
+  await file.setInputFiles({ name: "bookings.jsonl", mimeType: "application/x-ndjson", buffer: Buffer.from('{"name":"books","input":{"city":"Bonn"},"answers":[true],"evaluators":[{"type":"state","want":{"booked":true}}]}\n{"name":"waits","input":{"city":"Ulm"},"evaluators":[]}\n{"name":"no input","input":7,"evaluators":[]}\n') });
+  await button("Import", dialog()).click();
+  await page.getByRole("heading", { name: "3 examples" }).waitFor();
+  await evaluate("booking");
+  await button("Evaluate", dialog()).click();
+  await table.getByText("1 of 3").waitFor();
+  await table.getByRole("link", { name: "booking" }).click();
+  await page.getByRole("row").filter({ hasText: "books" }).getByText("passed", { exact: true }).waitFor();
+  await page.getByRole("row").filter({ hasText: "waits" }).getByText("it asks sure; give the case “answers”").waitFor();
+  await page.getByRole("row").filter({ hasText: "no input" }).getByText(/^the input: /).waitFor();
+  await v.picture("evaluation");
+  await v.faultless("one evaluation");
+  await page.getByRole("link", { name: "← bookings" }).click();
+  await button("Delete the data set bookings").click();
+  await button("Delete", dialog()).click();
+  await page.getByRole("link", { name: "bookings" }).waitFor({ state: "detached" });
+  // A conversation is what was said, the answer and the calls of tools.
+  const { thread_id: talk } = await api("/threads", {});
+  await api(`/threads/${talk}/runs/wait`, { assistant_id: "chat", input: { messages: [{ type: "human", content: "How is the weather?" }] } });
+  await page.goto(`${v.server}/studio/#/t/${talk}`);
+  await tab("Timeline").click();
+  await button("Save as test").click();
+  await dialog().getByRole("combobox", { name: /^Data set/ }).fill("talks");
+  assert.equal(await v.box(/^Input/).inputValue(), '"How is the weather?"');
+  await button("Save", dialog()).click();
+  await dialog().getByRole("link", { name: "talks" }).click();
+  await page.getByRole("heading", { name: "1 example", exact: true }).waitFor();
+  assert.deepEqual((await api("/store/items/search", { namespace_prefix: ["datasets", "talks"] })).items[0].value.trajectory, [{ tool: "weather", args: { city: "Bonn" } }]);
+  await button("Evaluate").click();
+  assert.equal(await dialog().getByRole("combobox", { name: /^Assistant/ }).evaluate((s) => s.selectedOptions[0].text), "chat");
+  await button("Evaluate", dialog()).click();
+  await table.getByText("1 of 1").waitFor();
+  await table.getByText("870", { exact: true }).waitFor();
+  await button("Delete the data set talks").click();
+  await button("Delete", dialog()).click();
+  await page.getByRole("link", { name: "talks" }).waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "greetings" }).click();
+  // A report of the command line is an evaluation as any.
+  await page.getByLabel("Report to add").setInputFiles({ name: "new.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify({ ...saved, target: "from the terminal" })) });
+  await table.getByRole("link", { name: "from the terminal" }).waitFor();
+  await table.getByRole("button", { name: /^Delete the evaluation of gruff/ }).click();
+  await button("Delete", dialog()).click();
+  await table.getByRole("link", { name: "gruff greeter" }).waitFor({ state: "detached" });
+  assert.equal((await api("/threads/search", { metadata: { dataset: "greetings" }, limit: 100 })).length, 4);
+  await button("Delete the data set greetings").click();
+  await button("Delete", dialog()).click();
+  await page.getByText("No data sets yet").waitFor();
+  assert.deepEqual((await api("/store/items/search", { namespace_prefix: [], limit: 100 })).items, []);
 });
 
 scenario("a dialogue shows where it stands in its flows, why it went so, and itself as a test", { server: STUDIO_BANK }, async (v) => {

@@ -10,11 +10,15 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/eval"
 	"github.com/superstep-dev/superstep/examples/banking"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/server/studio"
 	"github.com/superstep-dev/superstep/server/studio/internal/example"
@@ -159,6 +163,17 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 	usual := serve(t, alone)
 	large := serve(t, alone)
 	runs := serve(t, alone)
+	grader, err := eval.Grader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge, err := agent.New(agent.ReAct[agent.State]{Name: "judge", Model: model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+		return &model.Response{Message: chat.Assistant(`{"reason": "It greets.", "score": 0.9}`)}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := serve(t, alone, server.Graph(grader), server.Graph(judge))
 	bank := serve(t, alone, server.Dialogue(banker(t)))
 	keyed := serve(t, alone, server.APIKeys("open-sesame"))
 	var g gate
@@ -175,7 +190,7 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 		args = append(args, "--test-name-pattern="+only)
 	}
 	cmd := exec.CommandContext(t.Context(), "node", append(args, "drive.test.mjs")...)
-	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_RUNS="+runs.URL, "STUDIO_BANK="+bank.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
+	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_RUNS="+runs.URL, "STUDIO_TESTS="+tests.URL, "STUDIO_BANK="+bank.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

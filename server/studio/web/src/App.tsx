@@ -12,6 +12,7 @@ const Compare = lazy(() => import("./Compare"));
 const Crons = lazy(() => import("./Crons"));
 const Runs = lazy(() => import("./Runs"));
 const Store = lazy(() => import("./Store"));
+const Tests = lazy(() => import("./Tests"));
 
 type Theme = "light" | "dark" | "auto";
 const darkQuery = matchMedia("(prefers-color-scheme: dark)");
@@ -95,6 +96,7 @@ export function App() {
         <nav aria-label="Pages">
           <a href={format({ page: "work", assistant: assistant?.assistant_id, thread: snap.threadId })} aria-current={onThread ? "page" : undefined}>Threads</a>
           <a href={format({ page: "runs", filter: {} })} aria-current={route.page === "runs" ? "page" : undefined}>Runs</a>
+          <a href={format({ page: "tests", shown: [] })} aria-current={route.page === "tests" ? "page" : undefined}>Tests</a>
           <a href={format({ page: "assistants" })} aria-current={route.page === "assistants" ? "page" : undefined}>Assistants</a>
           <a href={format({ page: "crons" })} aria-current={route.page === "crons" ? "page" : undefined}>Crons</a>
           <a href={format({ page: "store" })} aria-current={route.page === "store" ? "page" : undefined}>Store</a>
@@ -126,6 +128,7 @@ export function App() {
           <Suspense fallback={<div className="center"><Spinner /></div>}>
             {route.page === "compare" ? <Compare key={route.thread} session={session} assistant={route.assistant} thread={route.thread} left={route.left} right={route.right} />
               : route.page === "runs" ? <Runs assistants={assistants} filter={route.filter} />
+              : route.page === "tests" ? <Tests assistants={assistants} set={route.set} shown={route.shown} />
               : route.page === "crons" ? <Crons assistants={assistants} chosen={route.cron} />
               : route.page === "assistants" ? <Assistants assistants={assistants} chosen={route.assistant} reload={reload} /> : <Store />}
           </Suspense>

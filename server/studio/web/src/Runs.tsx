@@ -1,6 +1,6 @@
 // Runs of all threads: how many, how long, what waits for people and what has failed.
 import { useEffect, useRef, useState } from "react";
-import { ask, client, figuresOf, searchRuns, searchThreads, words, type Assistant, type Run } from "./api";
+import { ask, assistantOf, client, figuresOf, searchRuns, searchThreads, words, type Assistant, type Run, type ThreadInfo } from "./api";
 import { dollars } from "./calls";
 import { glimpse } from "./messages";
 import { headingOf, Questions } from "./Questions";
@@ -11,6 +11,7 @@ import { Button, Dialog, duration, Empty, Icon, Problem, Spinner, Status, useAsy
 import { poll } from "./watch";
 
 const page = 50, most = 1000;
+const overdue = 60_000; // for how long nobody has taken a thread that is due
 
 export default function Runs({ assistants, filter }: { assistants: Assistant[]; filter: RunFilter }) {
   const key = JSON.stringify(filter);
@@ -43,6 +44,8 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
       return { run, asking, retry: newest && stuck.has(run.thread_id) };
     });
   }, [key, n, turn]);
+  // Those whose time has come, and whom nobody has taken. Not every store can tell.
+  const late = useAsync((signal) => searchThreads({ due_before: new Date(Date.now() - overdue).toISOString(), limit: 100, select: ["thread_id", "metadata", "title", "due_at"] }, signal).catch(() => []), [turn]);
   const open = !!list.data?.some(({ run }) => run.status === "pending" || run.status === "running");
   const loading = useRef(false);
   loading.current = list.loading || charts.loading;
@@ -66,6 +69,7 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
   };
   const start = (thread: string, assistant: string, body: object) => ask(`/threads/${thread}/runs`, { assistant_id: assistant, multitask_strategy: "reject", ...body });
   const retry = (runs: Run[]) => each(runs, runs.length === 1 ? "run was tried again" : "runs were tried again", (r) => start(r.thread_id, r.assistant_id, { input: null }));
+  const wake = (threads: ThreadInfo[]) => each(threads, threads.length === 1 ? "thread was tried again" : "threads were tried again", (t) => start(t.thread_id, assistantOf(t)!, { input: null }));
   const nameOf = (r: Run) => { const a = assistants.find((x) => x.assistant_id === r.assistant_id); return a ? a.name || a.graph_id : r.graph_id || r.assistant_id; };
   const graphs = [...new Set(assistants.map((a) => a.graph_id))];
   const own = assistants.filter((a) => a.metadata?.created_by !== "system");
@@ -98,6 +102,20 @@ export default function Runs({ assistants, filter }: { assistants: Assistant[]; 
       {charts.error !== undefined && <Problem text={words(charts.error)} retry={charts.reload} />}
       {charts.data && <Charts figures={charts.data} />}
       {problem && <Problem text={problem} dismiss={() => setProblem(undefined)} />}
+      {!!late.data?.length && (
+        <section className="overdue" aria-label="Overdue threads">
+          <div className="section-bar"><h2><Icon name="clock" size={16} /> {late.data.length}{late.data.length === 100 && "+"} overdue {late.data.length === 1 ? "thread" : "threads"}</h2><p className="hint">Due for more than a minute, and no run has taken {late.data.length === 1 ? "it" : "them"}.</p><span className="grow" />
+            {late.data.length > 1 && <Button icon="retry" disabled={busy} onClick={() => void wake(late.data!)}>Try all again</Button>}</div>
+          <ul className="rows">
+            {late.data.map((t) => (
+              <li key={t.thread_id}>
+                <a href={format({ page: "work", assistant: assistantOf(t), thread: t.thread_id })}><span className="thread-title">{t.title || t.thread_id.slice(-12)}</span> <span className="hint">{String(t.metadata?.graph_id ?? "")} · due <When at={t.due_at} /></span></a>
+                <Button icon="retry" disabled={busy} aria-label={`Try again: thread ${t.thread_id.slice(-12)}`} onClick={() => void wake([t])}>Try again</Button>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
       {list.error !== undefined && <Problem text={words(list.error)} retry={list.reload} />}
       {!list.data && list.loading && <div className="center"><Spinner label="Loading runs" /></div>}
       {list.data && rows.length === 0 && <Empty title={Object.keys(filter).length ? "Nothing found" : "No runs yet"}>{key !== "{}" && <p><button type="button" className="link" onClick={() => go({ page: "runs", filter: {} })}>Show all runs</button></p>}</Empty>}

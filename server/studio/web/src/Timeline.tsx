@@ -1,7 +1,7 @@
 // The history of a thread: what each step changed, and ways to go on from it.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
-import { historyIn, recordingOf, toolsOf, words } from "./api";
+import { historyIn, recordingOf, toolsOf, words, type ThreadInfo } from "./api";
 import type { Call } from "./calls";
 import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, waterfall, type Moment, type Rail, type Usage } from "./history";
 import { editingOf, placesOf, type Place } from "./inside";
@@ -12,6 +12,7 @@ import { Waterfall } from "./Waterfall";
 import { Button, download, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
 
 const ReplayDialog = lazy(() => import("./ReplayDialog"));
+const SaveTest = lazy(() => import("./SaveTest"));
 
 export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; editInside: (e: InsideEdit) => void; compare: (left: Moment, right: Moment) => void };
 
@@ -46,6 +47,7 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
   const last = items.at(-1)?.index ?? -1;
   useEffect(() => { if (snap.more && !snap.older && last >= rows.length - 1 && rows.length > 0) older(); }, [last, rows.length, snap.more, snap.older, older]);
   const [replaying, replay] = useState(false);
+  const [keeping, keep] = useState(false);
   const [sought, seek] = useState<string>(); // a checkpoint that is to be shown, however old it is
   useEffect(() => {
     if (!sought) return;
@@ -67,10 +69,14 @@ export function Timeline({ snap, moments, calls, selected, older, ...act }: { sn
         {timed && <label className="check"><input type="checkbox" checked={inTime} onChange={(e) => showInTime(e.target.checked)} /> Waterfall</label>}
         {leaf && !inTime && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
         {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
-        {snap.threadId && <Button kind="quiet" disabled={snap.running} onClick={() => replay(true)}>Replay</Button>}
-        {snap.threadId && <Button kind="quiet" onClick={() => save(snap.threadId!)}>Export</Button>}
+        {snap.threadId && <span className="timeline-actions">
+          <Button kind="quiet" disabled={snap.running} onClick={() => replay(true)}>Replay</Button>
+          <Button kind="quiet" onClick={() => save(snap.threadId!)}>Export</Button>
+          <Button kind="quiet" disabled={snap.running} onClick={() => keep(true)}>Save as test</Button>
+        </span>}
       </div>
       {replaying && snap.threadId && <Suspense><ReplayDialog thread={snap.threadId} close={() => replay(false)} open={(id) => { replay(false); showInTime(false); showOthers(true); act.select(id); seek(id); }} /></Suspense>}
+      {keeping && snap.thread && <Suspense><SaveTest thread={snap.thread.thread_id} graph={String(snap.thread.metadata?.graph_id ?? "")} title={(snap.thread as ThreadInfo).title ?? ""} line={line} close={() => keep(false)} /></Suspense>}
       {unsaved !== undefined && <Problem text={words(unsaved)} />}
       {inTime && timed ? <>{toolsError !== undefined && <Problem text={words(toolsError)} />}<Waterfall bars={waterfall(line, [...calls, ...(tools ?? [])])} /></> : <>
       <ol style={{ height: virtual.getTotalSize() }}>

@@ -10,7 +10,7 @@ import type { Turn } from "./turns";
 export type { Assistant, Checkpoint };
 export type State = ThreadState<JsonObject>;
 export type Interrupt = { id: string; key?: string; value: Json; schema?: Schema };
-export type ThreadInfo = Thread<JsonObject> & { title?: string };
+export type ThreadInfo = Thread<JsonObject> & { title?: string; due_at?: string };
 
 // apiUrl is where the API is: what the query parameter names, else the place
 // above the page that the page was told by who serves it, else its origin.

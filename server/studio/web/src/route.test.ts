@@ -6,7 +6,7 @@ test("every place has an address, and is found by it", () => {
   const places: Route[] = [
     { page: "work", assistant: undefined, thread: undefined }, { page: "work", assistant: "a/b c", thread: undefined }, { page: "work", assistant: "a", thread: "t" }, { page: "store" }, { page: "assistants", assistant: "x" },
     { page: "runs", filter: {} }, { page: "runs", filter: { status: "error,timeout", of: "a graph", error: "100% of it? #1/2", since: "7d" } },
-    { page: "crons", cron: "c" }, { page: "compare", assistant: "a", thread: "t", left: "1", right: "2" }, { page: "compare", assistant: undefined, thread: "t", left: undefined, right: "2" },
+    { page: "crons", cron: "c" }, { page: "tests", set: undefined, shown: [] }, { page: "tests", set: "a/b c", shown: [] }, { page: "tests", set: "x", shown: ["1", "2"] }, { page: "compare", assistant: "a", thread: "t", left: "1", right: "2" }, { page: "compare", assistant: undefined, thread: "t", left: undefined, right: "2" },
   ];
   for (const p of places) expect(parse(format(p))).toEqual(p);
   expect(parse("#/t/x")).toEqual({ page: "work", thread: "x" });

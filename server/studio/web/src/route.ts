@@ -8,7 +8,8 @@ export type Route =
   | { page: "compare"; assistant?: string; thread: string; left?: string; right?: string }
   | { page: "crons"; cron?: string }
   | { page: "runs"; filter: RunFilter }
-  | { page: "store" };
+  | { page: "store" }
+  | { page: "tests"; set?: string; shown: string[] }; // of evaluations
 
 export function parse(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
@@ -26,6 +27,7 @@ export function parse(hash: string): Route {
     case "assistants": return { page: "assistants", assistant: second };
     case "store": return { page: "store" };
     case "crons": return { page: "crons", cron: second };
+    case "tests": return { page: "tests", set: second || undefined, shown: third?.split(",").filter(Boolean) ?? [] };
     case "runs": return { page: "runs", filter: filterOf(new URLSearchParams(query)) };
     case "a": return { page: "work", assistant: second, thread: third === "t" ? fourth : undefined };
     case "t": return { page: "work", thread: second };
@@ -37,6 +39,7 @@ export function format(r: Route): string {
   switch (r.page) {
     case "assistants": return "#/assistants" + (r.assistant ? "/" + encodeURIComponent(r.assistant) : "");
     case "store": return "#/store";
+    case "tests": return "#/tests" + (r.set ? "/" + encodeURIComponent(r.set) + (r.shown.length ? "/" + r.shown.map(encodeURIComponent).join(",") : "") : "");
     case "crons": return "#/crons" + (r.cron ? "/" + encodeURIComponent(r.cron) : "");
     case "runs": {
       const query = new URLSearchParams(r.filter).toString();

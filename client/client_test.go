@@ -175,6 +175,24 @@ func TestAGraphIsRunAskedAndResumed(t *testing.T) {
 	}
 }
 
+func TestThreadsAreSearchedByWhenTheyAreDue(t *testing.T) {
+	ctx := t.Context()
+	b := graph.New[trip]("sleeper")
+	b.AddNode("sleep", func(ctx context.Context, _ *trip) error { return graph.Sleep(ctx, "night", time.Hour) })
+	g := must(b.AddEdge(graph.Start, "sleep").Compile())(t)
+	c := open(t, serve(t, nil, nil, server.Graph(g)))
+	id := must(c.CreateThread(ctx, client.NewThread{}))(t).ID
+	must(c.CreateThread(ctx, client.NewThread{}))(t) // which waits for nothing
+	must(c.Wait(ctx, id, client.RunRequest{Assistant: "sleeper", Input: trip{}}))(t)
+	if due := all(t, c.Threads(ctx, client.ThreadSearch{DueBefore: time.Now()})); len(due) != 0 {
+		t.Errorf("due already: %+v", due)
+	}
+	due := all(t, c.Threads(ctx, client.ThreadSearch{DueBefore: time.Now().Add(2 * time.Hour)}))
+	if len(due) != 1 || due[0].ID != id || due[0].DueAt.IsZero() {
+		t.Errorf("due in two hours: %+v", due)
+	}
+}
+
 func TestThreadsAreSearchedEditedCopiedAndDeleted(t *testing.T) {
 	ctx := t.Context()
 	c := open(t, serve(t, nil, nil))

@@ -24,6 +24,10 @@ type Thread struct {
 
 	// Interrupts are the open questions, by the ID of the task that asks.
 	Interrupts map[string][]Interrupt `json:"interrupts"`
+
+	// DueAt is Superstep's own: since when a thread is due that was searched for by
+	// [ThreadSearch.DueBefore].
+	DueAt time.Time `json:"due_at"`
 }
 
 // GraphID returns the graph of the thread's runs, empty if it has had none.
@@ -155,14 +159,15 @@ func (c *Client) Thread(ctx context.Context, id string) (*Thread, error) {
 
 // ThreadSearch selects threads; the zero value all of them.
 type ThreadSearch struct {
-	Status   ThreadStatus
-	Metadata map[string]any // that they have at least
-	Values   map[string]any // that their states have at least
-	Query    string         // Superstep's own: words of their titles or of what their states say
-	Select   []string       // members that are wanted, such as "thread_id"; none: all
-	Limit    int            // how many at most; 0 means all
-	SortBy   string         // created_at, the default, updated_at, status or thread_id
-	Oldest   bool           // ascending order
+	Status    ThreadStatus
+	Metadata  map[string]any // that they have at least
+	Values    map[string]any // that their states have at least
+	Query     string         // Superstep's own: words of their titles or of what their states say
+	DueBefore time.Time      // Superstep's own: due since before a time, and taken by no run; zero: whether due or not
+	Select    []string       // members that are wanted, such as "thread_id"; none: all
+	Limit     int            // how many at most; 0 means all
+	SortBy    string         // created_at, the default, updated_at, status or thread_id
+	Oldest    bool           // ascending order
 }
 
 // Threads yields threads, newest first. They are asked for in pages while the loop
@@ -178,12 +183,13 @@ func (c *Client) Threads(ctx context.Context, s ThreadSearch) iter.Seq2[*Thread,
 			Metadata map[string]any `json:"metadata,omitempty"`
 			Values   map[string]any `json:"values,omitempty"`
 			Query    string         `json:"query,omitempty"`
+			Due      time.Time      `json:"due_before,omitzero"`
 			Select   []string       `json:"select,omitempty"`
 			SortBy   string         `json:"sort_by,omitempty"`
 			Order    string         `json:"sort_order"`
 			Limit    int            `json:"limit"`
 			Offset   int            `json:"offset"`
-		}{s.Status, s.Metadata, s.Values, s.Query, s.Select, s.SortBy, order, limit, offset}
+		}{s.Status, s.Metadata, s.Values, s.Query, s.DueBefore, s.Select, s.SortBy, order, limit, offset}
 		return list[Thread](ctx, c, call{method: http.MethodPost, path: "/threads/search", body: body, reads: true})
 	})
 }

@@ -186,7 +186,7 @@ func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request) err
 	}
 	err := s.checkAssistant(&b)
 	if err == nil {
-		err = b.fits(s.graphs[*b.GraphID])
+		err = b.fits(w, r, s.graphs[*b.GraphID])
 	}
 	if err != nil {
 		return err
@@ -242,12 +242,24 @@ func (s *assistants) checkAssistant(b *assistantBody) error {
 	return s.checkMetadata(b.Metadata)
 }
 
-// fits reports what is wrong with an assistant's configuration of a graph.
-func (b *assistantBody) fits(g *served) error {
+// fits reports what is wrong with an assistant's configuration of a graph. What the graph
+// doesn't know stays in the assistant, as LangGraph's server keeps it, and out of its runs.
+func (b *assistantBody) fits(w http.ResponseWriter, r *http.Request, g *served) error {
 	if g == nil {
 		return nil
 	}
-	return checkConfig(g, objectOf(b.Config["configurable"]), b.Context)
+	configurable, context := objectOf(b.Config["configurable"]), b.Context
+	if !strict(r) {
+		config, err := g.config()
+		if err != nil {
+			return err
+		}
+		var runs runBody
+		configurable = config.known("config.configurable", configurable, runs.warn)
+		context = config.known("context", context, runs.warn)
+		warned(w, runs.left)
+	}
+	return checkConfig(g, configurable, context)
 }
 
 // assistantShown is an assistant as clients see it.
@@ -315,7 +327,7 @@ func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request) erro
 		}
 		a.GraphID = *b.GraphID
 	}
-	if err := b.fits(s.graphs[a.GraphID]); err != nil {
+	if err := b.fits(w, r, s.graphs[a.GraphID]); err != nil {
 		return err
 	}
 	if b.Config != nil {

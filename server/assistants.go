@@ -114,7 +114,7 @@ func (s *assistants) systemAssistants(ctx context.Context) error {
 		}
 		at := now()
 		err := s.db.PutAssistant(ctx, &db.Assistant{
-			ID: id, GraphID: name, Config: object(nil).raw(), Context: object(nil).raw(), Metadata: object{"created_by": jsonText("system")}.raw(),
+			ID: id, GraphID: name, Config: object(nil).raw(), Context: object(nil).raw(), Metadata: object{createdBy: jsonText(system)}.raw(),
 			CreatedAt: at, UpdatedAt: at, Version: version, Name: name, Description: about,
 		})
 		if err != nil && !errors.Is(err, db.ErrExists) { // another instance was first
@@ -123,6 +123,9 @@ func (s *assistants) systemAssistants(ctx context.Context) error {
 	}
 	return nil
 }
+
+// What the metadata of the graphs' own assistants say.
+const createdBy, system = "created_by", "system"
 
 const noAssistant = "Assistant not found"
 
@@ -446,8 +449,12 @@ func (s *assistants) findAssistants(r *http.Request) (q assistantSearch, p db.Pa
 	b, done := s.budget(r)
 	defer done()
 	match, name := matching(q.Metadata, b), strings.ToLower(q.Name)
+	as := Search
+	if textOf(q.Metadata[createdBy]) == system { // who asks for the graphs' own sees them
+		as = Read
+	}
 	found, total, err = s.db.Assistants(b.ctx, q.GraphID, by, p, func(a *db.Assistant) bool {
-		return s.graphs[a.GraphID] != nil && seesAssistant(mine, Search, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
+		return s.graphs[a.GraphID] != nil && seesAssistant(mine, as, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
 	})
 	return q, p, found, total, b.or(err)
 }

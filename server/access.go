@@ -58,7 +58,9 @@ type Action struct {
 	// or removes here is what is written. Nil if the action writes none.
 	Metadata map[string]json.RawMessage
 
-	// Namespace and Key say what of the Store is meant.
+	// Namespace and Key say what of the Store is meant. For Search a function may name
+	// another Namespace, below which is searched then: say, that of the user in the
+	// place of none.
 	Namespace []string
 	Key       string
 
@@ -157,8 +159,8 @@ var ErrForbidden = errors.New("forbidden")
 // request, by many goroutines at a time, and must not change anything but the
 // action. What a user writes must be within the filter of the action too.
 //
-// Each graph's own assistant is there for all: filters don't hide it from being
-// read. For [Store], which has no metadata, the filter must be the zero one, and
+// Each graph's own assistant is there for all: filters hide it from searches, unless
+// those are for the metadata created_by: system, but not from being read and run. For [Store], which has no metadata, the filter must be the zero one, and
 // [Action.Prefix] says what the user can reach.
 //
 // It is called for the runs of crons as well, when they are due.
@@ -412,7 +414,7 @@ func (s *access) askAssistant(ctx context.Context, a *Action, found *db.Assistan
 // seesAssistant reports whether a filter selects an assistant. What each graph has
 // is to be read by all.
 func seesAssistant(f Filter, v Verb, a *db.Assistant) bool {
-	return (v == Read || v == Search) && a.ID == assistantOfGraph(a.GraphID) || f.allows(a.Metadata)
+	return v == Read && a.ID == assistantOfGraph(a.GraphID) || f.allows(a.Metadata)
 }
 
 // usable returns an assistant that a user wants to run.
@@ -446,6 +448,9 @@ func (s *access) askStore(ctx context.Context, v Verb, namespace []string, key s
 	a := &Action{Resource: Store, Verb: v, Namespace: slices.Clone(namespace), Key: key}
 	if _, err := s.ask(ctx, a); err != nil {
 		return nil, 0, err
+	}
+	if v == Search {
+		namespace = a.Namespace
 	}
 	return slices.Concat(a.Prefix, namespace), len(a.Prefix), nil
 }

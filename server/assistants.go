@@ -114,7 +114,7 @@ func (s *assistants) systemAssistants(ctx context.Context) error {
 		}
 		at := now()
 		err := s.db.PutAssistant(ctx, &db.Assistant{
-			ID: id, GraphID: name, Config: object(nil).raw(), Context: object(nil).raw(), Metadata: object{"created_by": jsonText("system")}.raw(),
+			ID: id, GraphID: name, Config: object(nil).raw(), Context: object(nil).raw(), Metadata: object{createdBy: jsonText(system)}.raw(),
 			CreatedAt: at, UpdatedAt: at, Version: version, Name: name, Description: about,
 		})
 		if err != nil && !errors.Is(err, db.ErrExists) { // another instance was first
@@ -123,6 +123,9 @@ func (s *assistants) systemAssistants(ctx context.Context) error {
 	}
 	return nil
 }
+
+// What the metadata of the graphs' own assistants say.
+const createdBy, system = "created_by", "system"
 
 const noAssistant = "Assistant not found"
 
@@ -186,7 +189,7 @@ func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request) err
 	}
 	err := s.checkAssistant(&b)
 	if err == nil {
-		err = b.fits(s.graphs[*b.GraphID])
+		err = b.fits(w, r, s.graphs[*b.GraphID])
 	}
 	if err != nil {
 		return err
@@ -242,12 +245,24 @@ func (s *assistants) checkAssistant(b *assistantBody) error {
 	return s.checkMetadata(b.Metadata)
 }
 
-// fits reports what is wrong with an assistant's configuration of a graph.
-func (b *assistantBody) fits(g *served) error {
+// fits reports what is wrong with an assistant's configuration of a graph. What the graph
+// doesn't know stays in the assistant, as LangGraph's server keeps it, and out of its runs.
+func (b *assistantBody) fits(w http.ResponseWriter, r *http.Request, g *served) error {
 	if g == nil {
 		return nil
 	}
-	return checkConfig(g, objectOf(b.Config["configurable"]), b.Context)
+	configurable, context := objectOf(b.Config["configurable"]), b.Context
+	if !strict(r) {
+		config, err := g.config()
+		if err != nil {
+			return err
+		}
+		var runs runBody
+		configurable = config.known("config.configurable", configurable, runs.warn)
+		context = config.known("context", context, runs.warn)
+		warned(w, runs.left)
+	}
+	return checkConfig(g, configurable, context)
 }
 
 // assistantShown is an assistant as clients see it.
@@ -315,7 +330,7 @@ func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request) erro
 		}
 		a.GraphID = *b.GraphID
 	}
-	if err := b.fits(s.graphs[a.GraphID]); err != nil {
+	if err := b.fits(w, r, s.graphs[a.GraphID]); err != nil {
 		return err
 	}
 	if b.Config != nil {
@@ -434,8 +449,12 @@ func (s *assistants) findAssistants(r *http.Request) (q assistantSearch, p db.Pa
 	b, done := s.budget(r)
 	defer done()
 	match, name := matching(q.Metadata, b), strings.ToLower(q.Name)
+	as := Search
+	if textOf(q.Metadata[createdBy]) == system { // who asks for the graphs' own sees them
+		as = Read
+	}
 	found, total, err = s.db.Assistants(b.ctx, q.GraphID, by, p, func(a *db.Assistant) bool {
-		return s.graphs[a.GraphID] != nil && seesAssistant(mine, Search, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
+		return s.graphs[a.GraphID] != nil && seesAssistant(mine, as, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
 	})
 	return q, p, found, total, b.or(err)
 }

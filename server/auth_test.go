@@ -749,7 +749,7 @@ func TestTheAnswerForSomebodyElsesIsTheSameAsForNothing(t *testing.T) {
 	if n := bob.json("POST", "/threads/count", "{}"); n != 0.0 {
 		t.Errorf("bob counts %v threads", n)
 	}
-	if list := bob.json("POST", "/assistants/search", "{}").([]any); len(list) != 1 || list[0].(object)["name"] != "booking" {
+	if list := bob.json("POST", "/assistants/search", "{}").([]any); len(list) != 0 {
 		t.Errorf("bob sees the assistants %v", list)
 	}
 	if list := bob.json("POST", "/store/namespaces", "{}").(object)["namespaces"].([]any); len(list) != 0 {
@@ -843,6 +843,58 @@ func TestUsersHaveTheirOwnStore(t *testing.T) {
 	}
 	if got := server.NamespaceLabel("ada@lab.example"); got != "ada@lab%2Eexample" {
 		t.Errorf("the label is %s", got)
+	}
+}
+
+// As on LangGraph's server: who looks for assistants finds those that the filter is for.
+func TestSearchesShowTheGraphsOwnAssistantsToWhoAsksForThem(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), quiet())
+	ada := visitor{c, "ada"}
+	ada.json("POST", "/assistants", `{"graph_id":"booking","name":"mine"}`)
+	for body, want := range map[string]string{
+		`{"graph_id":"booking"}`:                 "mine",
+		`{}`:                                     "mine",
+		`{"metadata":{"created_by":"system"}}`:   "booking",
+		`{"metadata":{"created_by":"somebody"}}`: "",
+	} {
+		var names []string
+		for _, a := range ada.json("POST", "/assistants/search", body).([]any) {
+			names = append(names, a.(object)["name"].(string))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s finds %q", body, got)
+		}
+		if got := ada.json("POST", "/assistants/count", body); got != float64(len(names)) {
+			t.Errorf("%s counts %v", body, got)
+		}
+	}
+	if got := ada.json("GET", "/assistants/booking", "").(object)["name"]; got != "booking" {
+		t.Errorf("by its name it is %v", got)
+	}
+}
+
+func TestAnAuthoriserNarrowsASearchOfTheStore(t *testing.T) {
+	c := start(t, server.Authenticate(byHeader), quiet(), server.Authorize(func(_ context.Context, u *server.User, a *server.Action) (server.Filter, error) {
+		if a.Resource == server.Store && a.Verb == server.Search && len(a.Namespace) == 0 {
+			a.Namespace = []string{u.ID}
+		}
+		return server.Filter{}, nil
+	}))
+	ada, eve := visitor{c, "ada"}, visitor{c, "eve"}
+	for _, v := range []visitor{ada, eve} {
+		v.json("PUT", "/store/items", `{"namespace":["`+v.user+`","notes"],"key":"k","value":{}}`)
+	}
+	for _, v := range []visitor{ada, eve} {
+		found := v.json("POST", "/store/items/search", `{}`).(object)["items"].([]any)
+		if want := "[" + v.user + " notes]"; len(found) != 1 || fmt.Sprint(found[0].(object)["namespace"]) != want {
+			t.Errorf("%s finds %v", v.user, found)
+		}
+		if got := fmt.Sprint(v.json("POST", "/store/namespaces", `{}`).(object)["namespaces"]); got != "[["+v.user+" notes]]" {
+			t.Errorf("%s has the namespaces %s", v.user, got)
+		}
+	}
+	if found := ada.json("POST", "/store/items/search", `{"namespace_prefix":["eve"]}`).(object)["items"].([]any); len(found) != 1 {
+		t.Errorf("what she names she is let see: %v", found)
 	}
 }
 

@@ -78,8 +78,24 @@ func TestRunsAreConfiguredAsTheGraphDeclares(t *testing.T) {
 		}
 		delete(part, "input")
 		delete(part, "assistant_id")
-		c.refused("POST", "/assistants", part, 422, says)
-		c.refused("PATCH", "/assistants/"+made.(string), part, 422, says)
+		for path, method := range map[string]string{"/assistants": "POST", "/assistants/" + made.(string): "PATCH"} {
+			if status, _, answer := c.ask(t.Context(), method, path, string(encoded(part)), "Prefer", "handling=strict"); status != 422 || !strings.Contains(answer, says) {
+				t.Errorf("%s %s %v: %d %s", method, path, part, status, answer)
+			}
+		}
+	}
+	c.refused("POST", "/assistants", object{"graph_id": "mannered", "context": object{"tone": 5}}, 422, `context: field "tone": must be a string`)
+	// What the graph doesn't know stays in the assistant, and out of its runs.
+	status, header, text := c.ask(t.Context(), "POST", "/assistants", `{"graph_id":"mannered","config":{"configurable":{"tone":"dry","other":1}}}`)
+	var more struct {
+		ID     string `json:"assistant_id"`
+		Config struct{ Configurable map[string]any }
+	}
+	if err := json.Unmarshal([]byte(text), &more); status != 200 || err != nil || more.Config.Configurable["other"] != 1.0 || !strings.Contains(plain(header.Get("Warning")), `config.configurable: unknown field other was left out`) {
+		t.Errorf("%d, Warning %q: %s", status, header.Get("Warning"), text)
+	}
+	if got := call[object](c, "POST", "/runs/wait", object{"assistant_id": more.ID, "input": object{}})["city"]; got != "dry" {
+		t.Errorf("it runs with %v", got)
 	}
 	// A graph that declares none is sent what there is, and doesn't see it.
 	call[object](c, "POST", "/runs/wait", object{"assistant_id": "booking", "input": object{}, "context": object{"any": 1}})

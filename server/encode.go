@@ -62,6 +62,7 @@ type encoder struct {
 	complete []complete      // messages that are whole, of which the mode messages tells after the values
 	input    object          // of the run, whose messages are still to be told
 	given    map[string]bool // IDs of those that were
+	silent   bool            // the input writes nothing: the first values are those after a node
 	started  bool            // the mode events has told so
 	feedback []string
 	moment   func(ns, id string, nested bool) (*threadState, error) // of the thread: see [states.momentAt]
@@ -131,7 +132,9 @@ func (e *encoder) event(ev tracked) error {
 		}
 	}
 	if ev.Type == graph.EventValues {
-		if shown && e.has(modeValues) {
+		silent := e.silent && len(ev.Path) == 0
+		e.silent = e.silent && !silent
+		if shown && e.has(modeValues) && !silent {
 			output, err := ev.values.output()
 			if err != nil {
 				return err

@@ -63,6 +63,9 @@ func (e *encoder) begin(b *runBody) error {
 		if err := e.goesOn(b); err != nil {
 			return err
 		}
+	} else if e.run.Attempt == 1 {
+		var input object
+		e.silent = json.Unmarshal(b.Input, &input) == nil && len(input) == 0
 	}
 	if !e.has(modeEvents) {
 		return nil

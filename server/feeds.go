@@ -473,8 +473,8 @@ func (f *feed) against(state db.Feed) int {
 	return cmp.Compare(f.first, state.First)
 }
 
-// settle is how long after a subscription the end of a run is told at the
-// earliest. Clients make several one after the other, and take the end of a run,
+// settle is how long after a subscription the end of a run, or a question of it, is told
+// at the earliest. Clients make several one after the other, and take the end of a run,
 // seen by one, for that of all that they have: those that come for what was before
 // are not too late.
 const settle = 100 * time.Millisecond

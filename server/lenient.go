@@ -57,23 +57,27 @@ func (b *runBody) leaveOut(g *served, dialogue bool) error {
 		})
 	}
 	config, err := g.config()
-	if config == nil || err != nil {
+	if err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		what string
-		all  *object
-	}{{"config.configurable", &b.Config.Configurable}, {"context", &b.Context}} {
-		kept := maps.Clone(*part.all)
-		for _, name := range slices.Sorted(maps.Keys(kept)) {
-			if !config.takes(name) && !ofServer(name) && !ofProtocol(name) {
-				delete(kept, name)
-				b.warn("%s: unknown field %q", part.what, name)
-			}
-		}
-		*part.all = kept
-	}
+	b.Config.Configurable = config.known("config.configurable", b.Config.Configurable, b.warn)
+	b.Context = config.known("context", b.Context, b.warn)
 	return nil
+}
+
+// known returns of a configuration what a graph has a place for, and warns of the rest.
+func (c *shape) known(what string, all object, warn func(format string, args ...any)) object {
+	if c == nil {
+		return all
+	}
+	kept := maps.Clone(all)
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if !c.takes(name) && !ofServer(name) && !ofProtocol(name) {
+			delete(kept, name)
+			warn("%s: unknown field %q", what, name)
+		}
+	}
+	return kept
 }
 
 // maxWarnings bounds what a client is told of.
@@ -86,8 +90,8 @@ func (b *runBody) warn(format string, args ...any) {
 }
 
 // warned tells a client of what was left out (RFC 7234, 5.5).
-func warned(w http.ResponseWriter, b *runBody) {
-	for _, text := range b.left {
+func warned(w http.ResponseWriter, left []string) {
+	for _, text := range left {
 		w.Header().Add("Warning", `299 superstep `+quotedString(text))
 	}
 }

@@ -12,6 +12,17 @@ import (
 // plain returns a text without what quotes it.
 func plain(text string) string { return strings.NewReplacer(`\`, "", `"`, "").Replace(text) }
 
+// What begins with nothing is not echoed: the first values are those after a node.
+func TestAnInputThatWritesNothingTellsNoValues(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), quiet())
+	for input, want := range map[string]int{`{}`: 0, `{"zap":1}`: 0, `{"city":"Ulm"}`: 1} {
+		_, _, text := c.ask(t.Context(), "POST", "/runs/stream", `{"assistant_id":"booking","interrupt_before":["*"],"stream_mode":["values","tasks"],"input":`+input+`}`)
+		if got := strings.Count(text, "event: values") - strings.Count(text, `{"__interrupt__"`); got != want {
+			t.Errorf("%s tells %d:\n%s", input, got, text)
+		}
+	}
+}
+
 // LangGraph's clients send more than a graph takes, and go on reading what comes.
 func TestWhatAGraphDoesNotKnowIsLeftOutWithAWarning(t *testing.T) {
 	c := start(t, server.Graph(booking(t)), quiet())

@@ -540,7 +540,7 @@ func (s *runs) createRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	warned(w, b)
+	warned(w, b.left)
 	location(w, run, thread == "")
 	return write(w, runView(run))
 }
@@ -571,7 +571,7 @@ func (s *runs) batchRuns(w http.ResponseWriter, r *http.Request) error {
 			}
 			return err
 		}
-		warned(w, b)
+		warned(w, b.left)
 		out = append(out, runView(run))
 	}
 	return write(w, out)
@@ -605,7 +605,7 @@ func (s *runs) waitRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	warned(w, b)
+	warned(w, b.left)
 	location(w, run, thread == "")
 	comeBack(w, "/join")
 	return s.left(r, run, b.OnDisconnect == "cancel", s.answer(w, r, run))

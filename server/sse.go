@@ -25,7 +25,7 @@ func (s *runs) streamRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	warned(w, b)
+	warned(w, b.left)
 	location(w, run, thread == "")
 	comeBack(w, "/stream")
 	return s.left(r, run, b.OnDisconnect == "cancel", s.serveStream(w, r, run, 0, nil))

@@ -59,7 +59,7 @@ func (t turns) seen(ctx context.Context, of func(graph string) bool) ([]*db.Assi
 		graphs[name] = of(name)
 	}
 	found, _, err := t.db.Assistants(ctx, "", "created", db.Page{Limit: maxPage, Ascending: true}, func(a *db.Assistant) bool {
-		return graphs[a.GraphID] && seesAssistant(mine, Search, a)
+		return graphs[a.GraphID] && seesAssistant(mine, Read, a)
 	})
 	return found, err
 }

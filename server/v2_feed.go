@@ -26,7 +26,8 @@ func eventOf(method, channel string, namespace []string, at time.Time, node stri
 	if err != nil {
 		return db.FeedEvent{}, fmt.Errorf("event %s: %w", method, err)
 	}
-	ending := method == "lifecycle" && len(namespace) == 0 && !isStatus(data, statusRunning)
+	// A question ends what some clients read of a run, as its end does.
+	ending := method == "input.requested" || method == "lifecycle" && len(namespace) == 0 && !isStatus(data, statusRunning)
 	return db.FeedEvent{Version: 2, Method: method, Channel: channel, Namespace: namespace, Ending: ending, Data: params}, nil
 }
 

@@ -257,8 +257,11 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 	if err := c.send(ctx, answer); err != nil {
 		return err
 	}
-	if n := len(replay) - 1; n >= 0 && replay[n].Ending {
-		last := replay[n]
+	n := len(replay)
+	for n > 0 && replay[n-1].Ending {
+		n--
+	}
+	if last := replay[n:]; len(last) > 0 {
 		replay = replay[:n]
 		c.both.Go(func() {
 			if !pause(ctx, settle) {
@@ -266,7 +269,9 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			_ = c.write(ctx, c.rd.shown(last)) // who reads and pings finds out
+			for _, ev := range last {
+				_ = c.write(ctx, c.rd.shown(ev)) // who reads and pings finds out
+			}
 		})
 	}
 	for i := range replay {

@@ -253,6 +253,20 @@ lifecycle completed`; got != want {
 	}
 }
 
+// Clients that are asked stop reading all that they read: who subscribes right after the
+// start of a run that asks at once sees what was before.
+func TestAQuestionIsNotToldBeforeSubscriptionsHaveSettled(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), quiet())
+	thread := newThread()
+	began := time.Now()
+	watcher := c.follow(thread, object{"channels": []string{"lifecycle", "input"}})
+	c.must(thread, "run.start", object{"assistant_id": "booking", "input": object{"city": "Bonn"}})
+	watcher.until(func(e told) bool { return e.Method == "input.requested" })
+	if after := time.Since(began); after < 100*time.Millisecond {
+		t.Errorf("it is told after %v", after)
+	}
+}
+
 func TestMessagesAndToolsAreToldPieceByPiece(t *testing.T) {
 	c := start(t, server.Graph(answering(t)))
 	thread := newThread()

@@ -1,6 +1,6 @@
 // The page.
 import { lazy, Suspense, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { apiUrl, assistantOf, client, dialogueOf, keyGiven, refused, signIn, words } from "./api";
+import { apiUrl, assistantOf, dialogueOf, findAssistants, keyGiven, refused, signIn, words } from "./api";
 import { format, go, useRoute } from "./route";
 import { Session } from "./session";
 import { Threads } from "./Threads";
@@ -47,7 +47,7 @@ export function App() {
   const search = useRef<HTMLInputElement>(null);
   const session = useMemo(() => new Session(), []);
   useEffect(() => { session.changed = () => setTurn((n) => n + 1); }, [session]);
-  const { data: assistants, error, loading, reload } = useAsync(() => client.assistants.search({ limit: 200, sortBy: "created_at", sortOrder: "asc" }), []);
+  const { data: assistants, error, loading, reload } = useAsync(findAssistants, []);
   const { data: dialogue } = useAsync((signal) => dialogueOf(signal).catch(() => undefined), []);
   const onThread = route.page === "work" || route.page === "compare";
   const thread = onThread ? route.thread : undefined;

@@ -197,3 +197,10 @@ export function assistantOf(t: { metadata?: unknown }): string | undefined {
   const m = t.metadata as Record<string, unknown> | null | undefined;
   return (m?.assistant_id ?? m?.graph_id) as string | undefined;
 }
+
+/** The assistants that one may use: searches show the graphs' own to who may see only some, if they are asked for. */
+export async function findAssistants() {
+  const paging = { limit: 200, sortBy: "created_at", sortOrder: "asc" } as const;
+  const [own, all] = await Promise.all([client.assistants.search({ ...paging, metadata: { created_by: "system" } }), client.assistants.search(paging)]);
+  return [...own, ...all.filter((a) => !own.some((o) => o.assistant_id === a.assistant_id))];
+}

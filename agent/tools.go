@@ -50,13 +50,14 @@ type Tools[S any] struct {
 	// superstep, as LangGraph's create_react_agent does in its version "v2": a call then
 	// has its own status, events, retries and place on a fleet, and an agent that it calls
 	// has the namespace "<node>:<task>". It goes without Parallel: [graph.Concurrency]
-	// bounds how many run at once. When a call fails, those beside it may have begun. From the first call of a
-	// tool that takes the state to the last, the calls of a message are one task, since each
-	// sees what the one before wrote. Choose is called for each task.
+	// bounds how many run at once. When a call fails, those beside it may have begun. From
+	// the first call of a tool that takes the state to the last, the calls of a message are
+	// one task, since each sees what the one before wrote. Choose is called for each task,
+	// and before.
 	//
-	// Where calls need a decision or have no ID, or no [ReAct] leads here, the node comes
-	// before its tasks with a superstep of its own. If all calls are of Direct tools, and
-	// several, it follows them with one.
+	// Where a human decides about calls, and where [AddToolsConditionalEdges] or an edge
+	// leads to the node, it runs once before its tasks. If all calls are of Direct tools,
+	// and several, it runs once after them.
 	TaskPerCall bool
 
 	// Approve asks a human before the calls of some tools.

@@ -228,8 +228,8 @@ func GraphTool[S, In, Out any](g *graph.Graph[S], description string, input func
 	if g == nil || input == nil || output == nil {
 		return tool.New[In, Out]("graph", description, nil, opts...)
 	}
-	return tool.New(g.Name(), description, func(ctx context.Context, in In) (Out, error) {
-		s, err := callGraph(ctx, g.Name()+" "+tool.InfoOf(ctx).CallID, g, func(s *S) error {
+	return agentTool{tool.New(g.Name(), description, func(ctx context.Context, in In) (Out, error) {
+		s, err := callGraph(ctx, keyOf(ctx, g.Name()), g, func(s *S) error {
 			input(s, in)
 			return nil
 		})
@@ -241,7 +241,7 @@ func GraphTool[S, In, Out any](g *graph.Graph[S], description string, input func
 			Spend(ctx, st.AgentState().Usage.Get().below(g.Name()))
 		}
 		return output(s)
-	}, opts...)
+	}, opts...), g.Name(), graph.Contains(g)}
 }
 
 // AsTool makes an agent a tool: the model gives it a task, and its answer is the
@@ -254,14 +254,14 @@ func AsTool(a *Agent, opts ...tool.Option) tool.Tool {
 	if err := a.check(); err != nil {
 		return tool.New[task, string]("agent", "", nil, opts...)
 	}
-	return tool.New(a.name, a.description, func(ctx context.Context, in task) (string, error) {
-		return a.do(ctx, tool.InfoOf(ctx).CallID, in.Task)
-	}, opts...)
+	return agentTool{tool.New(a.name, a.description, func(ctx context.Context, in task) (string, error) {
+		return a.do(ctx, in.Task)
+	}, opts...), a.name, a.node}
 }
 
 // do lets the agent do a task.
-func (a *Agent) do(ctx context.Context, key, task string) (string, error) {
-	out, err := a.call(ctx, a.name+" "+key, func(in *State) error {
+func (a *Agent) do(ctx context.Context, task string) (string, error) {
+	out, err := a.call(ctx, keyOf(ctx, a.name), func(in *State) error {
 		in.UserInput = task
 		return nil
 	})

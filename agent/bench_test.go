@@ -109,6 +109,48 @@ func BenchmarkTenSteps(b *testing.B) {
 	})
 }
 
+// BenchmarkToolCalls is a turn in which a model calls one tool, or four at once, in one task
+// and in a task for each: what a task of its own costs.
+func BenchmarkToolCalls(b *testing.B) {
+	x := tool.New("x", "", func(context.Context, none) (int, error) { return 1, nil })
+	for _, n := range []int{1, 4} {
+		var cs []chat.ToolCall
+		for i := range n {
+			cs = append(cs, call(fmt.Sprint("c", i), "x", "{}"))
+		}
+		m := model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+			if r.Messages[len(r.Messages)-1].Role == chat.RoleUser {
+				return &model.Response{Message: chat.Assistant("", cs...)}, nil
+			}
+			return &model.Response{Message: chat.Assistant("done")}, nil
+		})
+		for _, own := range []bool{false, true} {
+			for _, store := range []string{"none", "memory"} {
+				b.Run(fmt.Sprintf("calls=%d/task per call=%v/store=%s", n, own, store), func(b *testing.B) {
+					a := agent.ReAct[S]{Model: m, Tools: []tool.Tool{x}, TaskPerCall: own}
+					if !own && n > 1 {
+						a.Parallel = n
+					}
+					var opts []graph.Option
+					if store == "memory" {
+						opts = append(opts, memory())
+					}
+					g, err := agent.New(a, opts...)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						if _, err := g.Thread(fmt.Sprint(i)).Invoke(b.Context(), input("go")); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 // Many agents at once, over a model that takes 50 ms: each has an answer, and
 // nothing is left behind. With SUPERSTEP_MEASURE=1 they are 10,000, and the test
 // says what they cost.

@@ -158,7 +158,7 @@ func (w *world) model(tools ...string) model.Model {
 			w.calls++
 			name := tools[w.draw.IntN(len(tools))]
 			args := `{"task":"do it"}`
-			if !slices.Contains(effects, name) && name != "sub" {
+			if !slices.Contains(effects, name) && name != "sub" && name != "other" {
 				args = "{}"
 			}
 			calls = append(calls, call(fmt.Sprint("c", w.calls), name, args))
@@ -251,6 +251,12 @@ func (w *world) check(context.Context, *S) error {
 	return nil
 }
 
+// note is a tool that takes the state.
+var note = agent.NewStateTool("note", "notes", func(_ context.Context, s *S, _ struct{}) (string, graph.Command, error) {
+	s.Rounds++
+	return "noted", graph.Command{}, nil
+})
+
 // many is how often a model may be called in a turn: with the default limit, chance lets
 // one call tools until it may no more.
 const many = 100
@@ -264,6 +270,20 @@ var shapes = map[string]func(w *world, opts ...graph.Option) (*graph.Graph[S], e
 	"parallel tools": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
 		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "sub"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), agent.AsTool(w.sub("sub", "pay"))},
 			Parallel: 3, OnError: agent.TellModel, MaxIterations: many}, opts...)
+	},
+	"a task per call": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "ask", "note"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), w.tool("ask"), note},
+			Approve: agent.Approve("pay"), Use: nodes(nil, w.check), MaxIterations: many, TaskPerCall: true}, opts...)
+	},
+	"a task per call, agents among the tools": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "sub", "other"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), agent.AsTool(w.sub("sub", "ask")), agent.AsTool(w.sub("other", "pay"))},
+			OnError: agent.TellModel, MaxIterations: many, TaskPerCall: true}, opts...)
+	},
+	"a task per call in a swarm": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		member := func(name, other string) agent.SwarmAgent {
+			return agent.SwarmAgent{ReAct: agent.ReAct[S]{Name: name, Model: w.model("pay", "book", agent.HandOffTool(other)), Tools: []tool.Tool{w.tool("pay"), w.tool("book")}, TaskPerCall: true}}
+		}
+		return agent.NewSwarm(agent.Swarm{Agents: []agent.SwarmAgent{member("a", "b"), member("b", "a")}, MaxIterations: many}, opts...)
 	},
 	"supervisor": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
 		return agent.NewSupervisor(agent.Supervisor{Model: w.model("book", "sub", "sub"), Tools: []tool.Tool{w.tool("book")}, Approve: agent.Approve("book"),

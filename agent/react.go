@@ -58,11 +58,12 @@ type ReAct[S any] struct {
 	// of supersteps holds as well.
 	MaxIterations int
 
-	// OnError, Parallel, Approve and Direct are those of [Tools].
-	OnError  ErrorPolicy
-	Parallel int
-	Approve  []Approval
-	Direct   []string
+	// OnError, Parallel, TaskPerCall, Approve and Direct are those of [Tools].
+	OnError     ErrorPolicy
+	Parallel    int
+	TaskPerCall bool
+	Approve     []Approval
+	Direct      []string
 
 	// Output asks for the final answer in JSON that follows a schema (see
 	// [model.OutputOf]): it is put in Structured of the state, from where
@@ -167,23 +168,25 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 		return b
 	}
 	destinations := []string{form, end}
+	var node *Tools[S]
 	if tools {
 		destinations = append(destinations, NodeTools)
 		var opts []graph.NodeOption
 		if len(a.Direct) > 0 || o.tool {
 			opts = append(opts, graph.Destinations(end))
 		}
-		AddTools[S, P](b, NodeTools, Tools[S]{
-			Tools: a.Tools, Choose: a.Choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
+		node = &Tools[S]{
+			Tools: a.Tools, Choose: a.Choose, OnError: a.OnError, Parallel: a.Parallel, TaskPerCall: a.TaskPerCall, Approve: a.Approve, Direct: a.Direct,
 			Use: wraps(a.Use), end: end,
-		}, opts...)
+		}
+		addTools[S, P](b, NodeTools, node, opts)
 		b.AddEdge(NodeTools, first)
 	}
 	slices.Sort(destinations)
-	b.AddConditionalEdges(last, func(_ context.Context, s *S) (graph.Command, error) {
+	b.AddConditionalEdges(last, func(ctx context.Context, s *S) (graph.Command, error) {
 		st := P(s).AgentState()
 		if _, calls := Pending(&st.Messages); len(calls) > 0 {
-			return graph.Goto(NodeTools), nil
+			return node.lead(ctx, s, st, NodeTools)
 		}
 		if st.Stopped.Get() == StopMaxIterations || st.formed() { // there is no answer to give a form to, or it has it
 			return graph.Goto(end), nil
@@ -208,6 +211,12 @@ func with[S any](choose func(context.Context, *S) ([]tool.Tool, error), more ...
 // with what follows the last call.
 func (a *ReAct[S]) round(h *hooks[S]) int {
 	n := 2 // the tools and the model
+	if a.TaskPerCall && len(a.Approve) > 0 {
+		n++ // a human decides before
+	}
+	if a.TaskPerCall && len(a.Direct) > 0 {
+		n++ // what follows is said after
+	}
 	if a.Summary != nil {
 		n++
 	}

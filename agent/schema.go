@@ -103,13 +103,13 @@ func AddSchemaLLM(b *graph.Builder[graph.SchemaState], name string, l LLM[State]
 // of [MessagesSchema].
 func AddSchemaTools(b *graph.Builder[graph.SchemaState], name string, t Tools[State], opts ...graph.NodeOption) {
 	b.Mistake(name, t.check()).Defaults(schemaTurns)
-	b.AddCommandNode(name, func(ctx context.Context, s *graph.SchemaState) (cmd graph.Command, err error) {
+	t.node = graph.AddCommandTask(b, name, func(ctx context.Context, s *graph.SchemaState, r *round) (cmd graph.Command, err error) {
 		err = OnSchema(s, func(st *State) error {
-			cmd, err = t.run(ctx, st, st)
+			cmd, err = t.run(ctx, st, st, r)
 			return err
 		})
 		return cmd, err
-	}, append([]graph.NodeOption{schemaFields}, opts...)...)
+	}, t.options(name, append([]graph.NodeOption{schemaFields}, opts...))...)
 }
 
 // AddSchemaAgent is [AddAgent] for a graph whose state is a map, with the fields

@@ -114,11 +114,17 @@ func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgen
 		return
 	}
 	node := a.Name + "_tools"
-	AddTools(b, node, Tools[State]{
-		Tools: tools, Choose: choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
+	own := &Tools[State]{
+		Tools: tools, Choose: choose, OnError: a.OnError, Parallel: a.Parallel, TaskPerCall: a.TaskPerCall, Approve: a.Approve, Direct: a.Direct,
 		Use: a.Use,
-	}, graph.Destinations(append(to[:len(to):len(to)], graph.End)...))
-	AddToolsConditionalEdges(b, a.Name, node, graph.End)
+	}
+	addTools(b, node, own, []graph.NodeOption{graph.Destinations(append(to[:len(to):len(to)], graph.End)...)})
+	b.AddConditionalEdges(a.Name, func(ctx context.Context, s *State) (graph.Command, error) {
+		if _, calls := Pending(&s.Messages); len(calls) == 0 {
+			return graph.Goto(graph.End), nil
+		}
+		return own.lead(ctx, s, s, node)
+	}, node, graph.End)
 	b.AddEdge(node, a.Name)
 }
 

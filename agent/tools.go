@@ -46,6 +46,20 @@ type Tools[S any] struct {
 	// ([NewStateTool]) are always called so, after the others.
 	Parallel int
 
+	// TaskPerCall makes each call a task of the node by itself, all of a message in one
+	// superstep, as LangGraph's create_react_agent does in its version "v2": a call then
+	// has its own status, events, retries and place on a fleet, and an agent that it calls
+	// has the namespace "<node>:<task>". It goes without Parallel: [graph.Concurrency]
+	// bounds how many run at once. When a call fails, those beside it may have begun. From
+	// the first call of a tool that takes the state to the last, the calls of a message are
+	// one task, since each sees what the one before wrote. Choose is called for each task,
+	// and before.
+	//
+	// Where a human decides about calls, and where [AddToolsConditionalEdges] or an edge
+	// leads to the node, it runs once before its tasks. If all calls are of Direct tools,
+	// and several, it runs once after them.
+	TaskPerCall bool
+
 	// Approve asks a human before the calls of some tools.
 	Approve []Approval
 
@@ -57,10 +71,12 @@ type Tools[S any] struct {
 	// Use is what is done around each call: WrapTool of each.
 	Use []Middleware[S]
 
-	team  *team  // of a supervisor; nil: none
+	team  *team // of a supervisor; nil: none
+	node  graph.Task[*round]
 	round string // tells the rounds of one task apart
 	set   *tool.Set
 	state *S     // of the task; for tools that take it
+	alone bool   // the task makes one call
 	end   string // the node that follows an answer of Direct; empty: graph.End
 }
 
@@ -116,10 +132,30 @@ func (e *ToolCallError) Unwrap() error { return e.Err }
 // that has any, so models that call tools in one superstep must be agents of their
 // own, added with [AddAgent] or in a [Parallel].
 func AddTools[S any, P Stateful[S]](b *graph.Builder[S], name string, t Tools[S], opts ...graph.NodeOption) {
+	addTools[S, P](b, name, &t, opts)
+}
+
+func addTools[S any, P Stateful[S]](b *graph.Builder[S], name string, t *Tools[S], opts []graph.NodeOption) {
 	b.Mistake(name, t.check()).Defaults(Turns[S, P]())
-	b.AddCommandNode(name, func(ctx context.Context, s *S) (graph.Command, error) {
-		return t.run(ctx, s, P(s).AgentState())
-	}, opts...)
+	t.node = graph.AddCommandTask(b, name, func(ctx context.Context, s *S, r *round) (graph.Command, error) {
+		return t.run(ctx, s, P(s).AgentState(), r)
+	}, t.options(name, opts)...)
+}
+
+// options are those of the node: it contains the agents that are its tools, and leads to
+// its own tasks.
+func (t *Tools[S]) options(name string, opts []graph.NodeOption) []graph.NodeOption {
+	if t.TaskPerCall && (len(t.Approve) > 0 || len(t.Direct) > 0) {
+		opts = append(opts, graph.Destinations(name))
+	}
+	declared := map[string]bool{}
+	for _, tool := range t.Tools {
+		if a, ok := runsGraph(tool); ok && !declared[a.graph] {
+			declared[a.graph] = true
+			opts = append(opts, a.node)
+		}
+	}
+	return opts
 }
 
 // AddToolsConditionalEdges leads from a node that asks a model to the node that
@@ -137,6 +173,9 @@ func AddToolsConditionalEdges[S any, P Stateful[S]](b *graph.Builder[S], llm, to
 func (t *Tools[S]) check() error {
 	set, err := tool.NewSet(slices.Concat(t.Tools, t.team.tools())...)
 	err = errors.Join(err, wrapsOnly(t.Use))
+	if t.TaskPerCall && t.Parallel > 0 {
+		err = errors.Join(err, fmt.Errorf("Parallel is %d and has no effect with TaskPerCall: leave it out, and bound the calls with graph.Concurrency", t.Parallel))
+	}
 	if t.set = set; err != nil || t.Choose != nil {
 		return err
 	}
@@ -163,11 +202,11 @@ type job struct {
 	used   Usage // of models, by what the call led to
 }
 
-func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, error) {
-	return counted(ctx, func() *UsageField { return &st.Usage }, func(ctx context.Context) (graph.Command, error) { return t.make(ctx, s, st) })
+func (t *Tools[S]) run(ctx context.Context, s *S, st *State, r *round) (graph.Command, error) {
+	return counted(ctx, func() *UsageField { return &st.Usage }, func(ctx context.Context) (graph.Command, error) { return t.make(ctx, s, st, r) })
 }
 
-func (t *Tools[S]) make(ctx context.Context, s *S, st *State) (graph.Command, error) {
+func (t *Tools[S]) make(ctx context.Context, s *S, st *State, r *round) (graph.Command, error) {
 	task := *t
 	t = &task
 	t.state = s
@@ -184,10 +223,13 @@ func (t *Tools[S]) make(ctx context.Context, s *S, st *State) (graph.Command, er
 	}
 	calls = slices.DeleteFunc(calls, t.team.makes)
 	if len(calls) == 0 {
+		if t.TaskPerCall && st.Messages.Last().Role == chat.RoleTool {
+			return t.follow(st, from), nil
+		}
 		return graph.Command{}, nil
 	}
 	if st.wentOn(from) {
-		return graph.Command{}, t.abandon(ctx, st, from, calls)
+		return graph.Command{}, t.abandon(ctx, st, from, r.of(calls))
 	}
 	set, err := choose(ctx, s, t.Choose, t.set, t.team.tools()...)
 	if err != nil {
@@ -197,29 +239,69 @@ func (t *Tools[S]) make(ctx context.Context, s *S, st *State) (graph.Command, er
 	if err != nil {
 		return graph.Command{}, err
 	}
-	if err := t.review(ctx, set, jobs); err != nil {
-		return graph.Command{}, err
+	jobs = r.jobs(jobs)
+	if r == nil || !r.Decided {
+		if err := t.review(ctx, set, jobs); err != nil {
+			return graph.Command{}, err
+		}
 	}
 	if edited := edit(from, jobs); edited != nil {
-		st.Messages.Add(*edited)
+		from = *edited
+		st.Messages.Add(from)
 	}
+	if rounds := roundsOf(jobs); t.TaskPerCall && r == nil && len(rounds) > 1 {
+		return t.dispatch(rounds, true), nil
+	}
+	t.alone = t.TaskPerCall && len(jobs) == 1
 	cmd := new(graph.Command)
 	if err := t.callAll(withCommand(ctx, cmd), jobs); err != nil {
 		return graph.Command{}, err
 	}
-	direct := true
 	for _, j := range jobs {
 		st.Messages.Add(j.result)
 		spend(&st.Usage, t.placed(ctx, j.used))
-		r, _ := j.result.ToolResult()
-		direct = direct && !r.IsError && slices.Contains(t.Direct, j.call.Name)
 	}
-	if direct && cmd.IsZero() && from.Metadata[keeps] == "" {
-		st.LastResponse.Add(jobs[len(jobs)-1].result.Text())
-		st.Stopped.Add(StopDirect)
-		return graph.Goto(cmp.Or(t.end, graph.End)), nil
+	switch {
+	case r != nil && r.Beside:
+		return graph.Goto(graph.End), nil
+	case !cmd.IsZero():
+		return *cmd, nil
+	case r != nil && len(r.Calls) < len(calls) && t.allDirect(from): // the others' results are not here
+		return graph.Goto(graph.Info(ctx).Node), nil
 	}
-	return *cmd, nil
+	return t.follow(st, from), nil
+}
+
+// follow returns where a round of calls leads by itself: to the end if all of their results
+// are the answer, and else where the edges lead.
+func (t *Tools[S]) follow(st *State, from chat.Message) graph.Command {
+	if !t.allDirect(from) || from.Metadata[keeps] != "" {
+		return graph.Command{}
+	}
+	results := map[string]chat.Message{}
+	for m := range st.Messages.Backward() {
+		if m.ID == from.ID {
+			break
+		}
+		if r, ok := m.ToolResult(); ok {
+			results[r.CallID] = m
+		}
+	}
+	var last chat.Message
+	for _, c := range from.ToolCalls() {
+		last = results[c.ID]
+		if r, ok := last.ToolResult(); !ok || r.IsError {
+			return graph.Command{}
+		}
+	}
+	st.LastResponse.Add(last.Text())
+	st.Stopped.Add(StopDirect)
+	return graph.Goto(cmp.Or(t.end, graph.End))
+}
+
+// allDirect reports whether all calls of a message are of tools whose result is the answer.
+func (t *Tools[S]) allDirect(from chat.Message) bool {
+	return len(t.Direct) > 0 && !slices.ContainsFunc(from.ToolCalls(), func(c chat.ToolCall) bool { return !slices.Contains(t.Direct, c.Name) })
 }
 
 // abandon answers the calls that are left when the user has spoken instead of
@@ -374,7 +456,11 @@ type outcome struct {
 func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	node := ctx
 	// What a tool asks, records and calls is apart from what other calls do.
-	ctx = graph.Scope(ctx, record(t.round, j.call))
+	if a, ok := runsGraph(j.tool); ok && t.alone {
+		ctx = withoutKey(ctx, a.graph)
+	} else {
+		ctx = graph.Scope(ctx, record(t.round, j.call))
+	}
 	returned, err := graph.EmitToolCall(ctx, tool.Started{CallID: j.call.ID, Name: j.call.Name, Args: j.args})
 	if err != nil {
 		return err

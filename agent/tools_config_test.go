@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
@@ -27,5 +28,13 @@ func TestAToolThatLacksConfigurationEndsTheRun(t *testing.T) {
 		if !errors.As(err, &missing) || missing.Type != "agent_test.user" {
 			t.Errorf("%v: %v", p, err)
 		}
+	}
+}
+
+func TestHowManyToolsAreCalledAtOnceIsNoOptionOfATaskPerCall(t *testing.T) {
+	_, err := agent.New(agent.ReAct[S]{Model: script(), Tools: []tool.Tool{logs("x", new([]string))}, TaskPerCall: true, Parallel: 2})
+	var mistakes *graph.CompileError
+	if !errors.As(err, &mistakes) || len(mistakes.Problems) != 1 || !strings.Contains(err.Error(), "Parallel is 2 and has no effect with TaskPerCall") {
+		t.Error(err)
 	}
 }

@@ -29,7 +29,8 @@ func (subgraphSetting) ofSubgraph()         {}
 // For aims options at the graph inside a node: they hold for each of its runs there, and
 // what it was compiled with holds where they say nothing. The path is the node's name,
 // or the names of the nodes that lead to it, as in "research/ask"; a node that runs a
-// graph with [Call] is meant if it [Contains] one. Breakpoints come on top of the
+// graph with [Call] is meant if it [Contains] one; of several, it is the node's name and the
+// graph's. Breakpoints come on top of the
 // graph's own; a limit is that of the graph and not of what is inside it; dependencies
 // and configuration hold for what is inside it, too, and those of the run are seen where
 // it has no others.
@@ -93,8 +94,9 @@ func (e *engine) checkAimed(set *settings) error {
 
 // target returns the graph inside the node that a path leads to.
 func (e *engine) target(path string) (*engine, error) {
-	for _, name := range e.insideNames() {
-		child, _ := e.inside(name)
+	names, graphs := e.inside()
+	for i, name := range names {
+		child := graphs[i]
 		if name == path {
 			return child, nil
 		}
@@ -109,8 +111,9 @@ func (e *engine) target(path string) (*engine, error) {
 
 // insidePaths lists the paths of the graphs inside.
 func (e *engine) insidePaths(prefix string) (paths []string) {
-	for _, name := range e.insideNames() {
-		child, _ := e.inside(name)
+	names, graphs := e.inside()
+	for i, name := range names {
+		child := graphs[i]
 		paths = append(append(paths, prefix+name), child.insidePaths(prefix+name+"/")...)
 	}
 	return paths
@@ -124,7 +127,11 @@ func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error)
 		if around == nil {
 			around = &deps{}
 		}
-		opts, inside := below(around.inside, t.Info().Node)
+		node := t.Info().Node
+		if t.Several() {
+			node += "/" + e.prog.Plan.Name
+		}
+		opts, inside := below(around.inside, node)
 		own := *set
 		own.deps, own.configure = nil, nil
 		var err error

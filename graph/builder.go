@@ -45,9 +45,9 @@ type nodeConfig struct {
 	description string
 	idled       bool                 // there is an idle timeout, perhaps 0
 	stateType   reflect.Type         // of typed options; nil: none
-	child       *engine              // nil: none
-	mounted     bool                 // it is child, and doesn't only call it
-	part        func(parent any) any // of the containing graph's state, which child shares; nil: none
+	inner       []*engine            // the graphs that it contains
+	mounted     bool                 // it is the one that it contains, and doesn't only call it
+	part        func(parent any) any // of the containing graph's state, which the graph inside shares; nil: none
 	reads       []string             // fields that the node is given; nil: all
 	name        string
 	label       string
@@ -111,7 +111,8 @@ func (t Task[In]) Send(in In) Send {
 }
 
 // AddTask adds a node that runs on payloads sent to it: once for each Send, all
-// in parallel. No edge leads to it. Edges out of it work as for other nodes.
+// in parallel. Edges out of it work as for other nodes. No edge leads to it, unless
+// In is a pointer: then it runs on nil, as a node of its own.
 //
 // (A function, since methods have no type parameters.)
 func AddTask[In, S any](b *Builder[S], name string, fn func(ctx context.Context, s *S, in In) error, opts ...NodeOption) Task[In] {
@@ -125,7 +126,7 @@ func AddTask[In, S any](b *Builder[S], name string, fn func(ctx context.Context,
 			return local.Command{}, fn(ctx, state.(*S), in)
 		}
 	}
-	b.made().add(plan.NodeSpec{Name: name, Task: true, Nil: fn == nil}, run, decodePayload[In], opts)
+	b.made().add(plan.NodeSpec{Name: name, Task: !pointer[In](), Nil: fn == nil}, run, decodePayload[In], opts)
 	return Task[In]{name: name}
 }
 
@@ -143,9 +144,12 @@ func AddCommandTask[In, S any](b *Builder[S], name string, fn func(ctx context.C
 			return c.local(), err
 		}
 	}
-	b.made().add(plan.NodeSpec{Name: name, Task: true, Command: true, Nil: fn == nil}, run, decodePayload[In], opts)
+	b.made().add(plan.NodeSpec{Name: name, Task: !pointer[In](), Command: true, Nil: fn == nil}, run, decodePayload[In], opts)
 	return Task[In]{name: name}
 }
+
+// pointer reports whether a payload may be missing.
+func pointer[In any]() bool { return reflect.TypeFor[In]().Kind() == reflect.Pointer }
 
 // payloadAs gives back what decodePayload made. A Go value doesn't survive in
 // payload while the task waits: it is decoded for each attempt, so that an
@@ -169,6 +173,9 @@ func (d *draft) add(spec plan.NodeSpec, run func(context.Context, any, any) (loc
 	}
 	if len(spec.ParentDestinations) > 0 && !n.mounted {
 		n.mistake("add the graph with AddSubgraph or AddShared, or use Destinations for a node's own", "it has ParentDestinations and is not a subgraph")
+	}
+	if n.mounted && len(n.inner) > 1 {
+		n.mistake("run it in a node of its own", "it is graph %q, and contains %q", n.inner[0].prog.Plan.Name, n.inner[1].prog.Plan.Name)
 	}
 	if spec.Task && spec.Defer {
 		n.mistake("lead the tasks to a node that has it", "it has Defer and runs when something is sent to it")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -266,7 +267,20 @@ func (e *engine) with(opts []ThreadOption) (*engine, error) {
 // [SetInput] the input of a run. [Snapshot.OutputJSON] is what a run gives.
 func JSON[S any](g *Graph[S]) *Graph[json.RawMessage] { return inJSON(g.made()) }
 
-func inJSON(e *engine) *Graph[json.RawMessage] {
+func inJSON(e *engine) *Graph[json.RawMessage] { return inJSONOf([]*engine{e}) }
+
+// inJSONOf is inJSON for a graph that is one of several: what is written to a state is
+// written as to that of the one whose it is.
+func inJSONOf(among []*engine) *Graph[json.RawMessage] {
+	e := among[0]
+	of := func(state any) *engine {
+		for _, e := range among[1:] {
+			if reflect.TypeOf(e.prog.Values.New()) == reflect.TypeOf(state) {
+				return e
+			}
+		}
+		return e
+	}
 	written := func(f func(*json.RawMessage) error, write func(state any, data []byte) error) func(any) error {
 		return func(state any) error {
 			var data json.RawMessage
@@ -277,7 +291,9 @@ func inJSON(e *engine) *Graph[json.RawMessage] {
 		}
 	}
 	return &Graph[json.RawMessage]{e: e, form: form[json.RawMessage]{
-		edit: func(f func(*json.RawMessage) error) func(any) error { return written(f, e.state.Update) },
+		edit: func(f func(*json.RawMessage) error) func(any) error {
+			return written(f, func(state any, data []byte) error { return of(state).state.Update(state, data) })
+		},
 		input: func(f func(*json.RawMessage) error) func(any) error {
 			return written(f, func(state any, data []byte) error {
 				write, err := e.readInput(data)

@@ -39,6 +39,21 @@ func overlayOf(history []Entry[any], snap *Snapshot[any]) *overlay {
 	return o
 }
 
+// inside draws what a node contains: its graph or, of several, each as a node of one that
+// stands for their choice.
+func (n *nodeConfig) inside(depth int) *draw.Graph {
+	if len(n.inner) == 1 {
+		return n.inner[0].drawing(depth-1, &overlay{})
+	}
+	d := &draw.Graph{Name: n.name, Nodes: []draw.Node{{ID: Start, Kind: draw.KindStart}, {ID: End, Kind: draw.KindEnd}}}
+	for _, e := range n.inner {
+		name := e.prog.Plan.Name
+		d.Nodes = append(d.Nodes, draw.Node{ID: name, Kind: draw.KindSubgraph, Sub: e.drawing(depth-1, &overlay{})})
+		d.Edges = append(d.Edges, draw.Edge{From: Start, To: name, Kind: draw.EdgeDynamic}, draw.Edge{From: name, To: End, Kind: draw.EdgeStatic})
+	}
+	return d
+}
+
 // Drawing returns the graph's structure for the package draw, which turns it
 // into Mermaid, DOT, text, SVG or PNG: draw.Mermaid(g.Drawing(0), nil). It shows what is
 // inside subgraphs, depth levels deep; -1 means all.
@@ -61,10 +76,10 @@ func (e *engine) drawing(depth int, c *overlay) *draw.Graph {
 			PauseBefore: p.Before != nil && p.Before[i], PauseAfter: p.After != nil && p.After[i],
 			Status: c.status(n.Name), Visits: count(c.visited, n.Name),
 		}
-		if cfg.child != nil {
+		if cfg.inner != nil {
 			node.Kind = draw.KindSubgraph
 			if depth != 0 {
-				node.Sub = cfg.child.drawing(depth-1, &overlay{})
+				node.Sub = cfg.inside(depth)
 			}
 		}
 		d.Nodes = append(d.Nodes, node)

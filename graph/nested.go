@@ -22,12 +22,24 @@ func (g *Graph[S]) Subgraph(path ...string) (*Graph[json.RawMessage], bool) {
 }
 
 func (e *engine) subgraph(path []string) (*Graph[json.RawMessage], bool) {
-	for _, name := range path {
-		if e, _ = e.inside(name); e == nil {
+	if len(path) == 0 {
+		return nil, false
+	}
+	for len(path) > 0 {
+		n := e.nodeNamed(path[0])
+		if n == nil || len(n.inner) == 0 {
 			return nil, false
 		}
+		path = path[1:]
+		if e = n.inner[0]; len(n.inner) > 1 {
+			i := slices.IndexFunc(n.inner, func(e *engine) bool { return len(path) > 0 && e.prog.Plan.Name == path[0] })
+			if i < 0 {
+				return nil, false
+			}
+			e, path = n.inner[i], path[1:]
+		}
 	}
-	return inJSON(e), len(path) > 0
+	return inJSON(e), true
 }
 
 // Inside returns a handle to the run of a subgraph whose log has a namespace, as
@@ -51,13 +63,18 @@ func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
 		in.err = errors.New("graph: Inside a subgraph's run: give the thread's handle the whole namespace")
 		return in
 	}
-	in.e, in.around, namespace, in.err = h.e.placed(namespace)
-	if in.err != nil {
+	p, err := h.e.placed(namespace, nil)
+	if in.err = err; err != nil {
 		return in
 	}
+	in.e, in.around = p.e, p.around
 	in.form = inJSON(in.e).form
+	if p.open {
+		in.choose = func(ctx context.Context) (*placed, error) { return h.e.placed(namespace, h.wrote(ctx)) }
+		in.form = inJSONOf(p.among).form
+	}
 	// What the subgraph itself says of its states holds; all else is the handle's.
-	set.namespace, set.schemas, set.onInput = namespace, in.e.settings.schemas, nil
+	set.namespace, set.schemas, set.onInput = p.namespace, in.e.settings.schemas, nil
 	return in
 }
 
@@ -67,7 +84,7 @@ func (h *handle) root() *handle {
 		return h
 	}
 	r := *h
-	r.e, r.around = h.around[0].e, nil
+	r.e, r.around, r.choose = h.around[0].e, nil, nil
 	return &r
 }
 
@@ -82,52 +99,125 @@ type level struct {
 	epoch checkpoint.ID
 }
 
-// placed returns the graph whose run has the log of a namespace, what is around it, and
-// the namespace as the log has it: without tasks where a subgraph keeps its state.
-func (e *engine) placed(namespace string) (*engine, []level, string, error) {
-	var around []level
-	log := ""
-	for rest := namespace; rest != ""; {
-		next := level{e: e, namespace: log}
-		name, task, key, after := checkpoint.CutSegment(rest)
-		var child *engine
-		if rest[0] == '|' {
-			child, next.part = e.inside(name)
-		}
-		if child == nil {
-			edge := &InvalidEdgeError{Source: "Inside", Target: namespace, Near: plan.Nearest(name, e.insideNames())}
-			return nil, nil, "", &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
-		}
-		if next.part != nil { // the superstep tells its runs apart
-			epoch, _, _ := strings.Cut(task, ".")
-			next.epoch = checkpoint.ID(epoch)
-		}
-		log = local.ChildNamespace(log, name, task, next.part == nil && child.settings.keep, key)
-		rest = after
-		around = append(around, next)
-		e = child
-	}
-	if len(around) == 0 {
-		return nil, nil, "", errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
-	}
-	return e, around, log, nil
+// placed is where the run of a subgraph stands that has the log of a namespace.
+type placed struct {
+	e         *engine
+	around    []level
+	namespace string    // as the log has it: without tasks where a subgraph keeps its state
+	open      bool      // a node on the way contains several graphs, of which e is in the first that has such runs
+	among     []*engine // those that e may be
 }
 
-// inside returns the graph inside a node, and its part of the state if it shares that.
-func (e *engine) inside(name string) (*engine, func(parent any) any) {
-	for i, n := range e.prog.Plan.Nodes {
-		if n.Name == name {
-			return e.nodes[i].child, e.nodes[i].part
+// placed finds the run of a subgraph. Which says of several graphs whose run has the log of
+// a namespace, nil if it has none; a nil which leaves that open.
+func (e *engine) placed(namespace string, which func(log string, among []*engine) (*engine, error)) (*placed, error) {
+	if namespace == "" {
+		return nil, errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
+	}
+	p, err := e.place("", namespace, which)
+	if p == nil && err == nil {
+		name, _, _, _ := checkpoint.CutSegment(namespace)
+		edge := &InvalidEdgeError{Source: "Inside", Target: namespace, Near: plan.Nearest(name, e.insideNames())}
+		err = &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
+	}
+	return p, err
+}
+
+// place finds the run below one of e, whose log it is given. It is nil if there can be none.
+func (e *engine) place(log, rest string, which func(log string, among []*engine) (*engine, error)) (*placed, error) {
+	if rest == "" {
+		return &placed{e: e, namespace: log, among: []*engine{e}}, nil
+	}
+	name, task, key, after := checkpoint.CutSegment(rest)
+	n := e.nodeNamed(name)
+	if rest[0] != '|' || n == nil {
+		return nil, nil
+	}
+	inner, open := n.inner, len(n.inner) > 1
+	if open {
+		inner = slices.DeleteFunc(slices.Clone(inner), func(e *engine) bool { return n.keeps(e) != (task == "") })
+	}
+	next := level{e: e, namespace: log, part: n.part}
+	if next.part != nil { // the superstep tells its runs apart
+		epoch, _, _ := strings.Cut(task, ".")
+		next.epoch = checkpoint.ID(epoch)
+	}
+	if open && which != nil && len(inner) > 0 {
+		e, err := which(local.ChildNamespace(log, name, task, n.keeps(inner[0]), key), inner)
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			inner = []*engine{e}
 		}
 	}
-	return nil, nil
+	var found *placed
+	for _, e := range inner {
+		p, err := e.place(local.ChildNamespace(log, name, task, n.keeps(e), key), after, which)
+		switch {
+		case err != nil:
+			return nil, err
+		case p == nil:
+		case found == nil:
+			found = p
+			found.open, found.around = p.open || open, append([]level{next}, p.around...)
+		default:
+			found.among = append(found.among, p.among...)
+		}
+	}
+	return found, nil
+}
+
+// wrote returns the function that says which graph has written a log.
+func (h *handle) wrote(ctx context.Context) func(log string, among []*engine) (*engine, error) {
+	return func(log string, among []*engine) (*engine, error) {
+		rec, _, err := h.set.store.Head(ctx, checkpoint.Log{Thread: h.set.thread, Namespace: log})
+		switch {
+		case errors.Is(err, checkpoint.ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, &CheckpointError{Thread: h.set.thread, Op: "load", Err: err}
+		}
+		for _, e := range among {
+			if e.prog.Plan.Name == rec.Graph {
+				return e, nil
+			}
+		}
+		return nil, nil
+	}
+}
+
+// nodeNamed returns the node of a name, nil if there is none.
+func (e *engine) nodeNamed(name string) *nodeConfig {
+	if i, ok := e.prog.Plan.Node(name); ok && e.prog.Plan.Nodes[i].Name == name {
+		return &e.nodes[i]
+	}
+	return nil
+}
+
+// keeps reports whether runs of a graph that the node contains begin where the last one
+// ended.
+func (n *nodeConfig) keeps(e *engine) bool { return n.part == nil && e.settings.keep }
+
+// inside returns the graphs inside, each with the name by which [For] finds it.
+func (e *engine) inside() (names []string, graphs []*engine) {
+	for i := range e.nodes {
+		for _, in := range e.nodes[i].inner {
+			name := e.nodes[i].name
+			if len(e.nodes[i].inner) > 1 {
+				name += "/" + in.prog.Plan.Name
+			}
+			names, graphs = append(names, name), append(graphs, in)
+		}
+	}
+	return names, graphs
 }
 
 func (e *engine) insideNames() []string {
 	var out []string
-	for i, n := range e.prog.Plan.Nodes {
-		if e.nodes[i].child != nil {
-			out = append(out, n.Name)
+	for i := range e.nodes {
+		if e.nodes[i].inner != nil {
+			out = append(out, e.nodes[i].name)
 		}
 	}
 	return out
@@ -136,7 +226,14 @@ func (e *engine) insideNames() []string {
 // levels returns the graphs around the handle's and that itself, each with the state
 // from which it began if it shares that.
 func (h *handle) levels(ctx context.Context) ([]level, error) {
-	levels := append(slices.Clip(h.around), level{e: h.e, namespace: h.set.namespace})
+	at := &placed{e: h.e, around: h.around}
+	if h.choose != nil {
+		var err error
+		if at, err = h.choose(ctx); err != nil {
+			return nil, err
+		}
+	}
+	levels := append(slices.Clip(at.around), level{e: at.e, namespace: h.set.namespace})
 	for i := range levels[1:] {
 		outer, inner := &levels[i], &levels[i+1]
 		if outer.part == nil {

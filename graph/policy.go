@@ -361,7 +361,7 @@ func ofOneNode(spec *plan.NodeSpec, n *nodeConfig) string {
 		return "Defer"
 	case spec.Former != nil:
 		return "Formerly"
-	case n.child != nil:
+	case n.inner != nil:
 		return "Contains"
 	case n.reads != nil:
 		return "Reads"

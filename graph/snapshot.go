@@ -83,8 +83,9 @@ type TaskState struct {
 	States map[string]*Snapshot[json.RawMessage]
 
 	// Inside is the namespace of the log of the graph that the node is (see
-	// [AddSubgraph]), whether the task has called it yet or not; empty for other
-	// nodes, and without a checkpointer. See checkpoint.Segment.
+	// [AddSubgraph]), or that one has which it [Contains] and calls without a key,
+	// whether the task has called it yet or not; empty for other nodes, and without a
+	// checkpointer. See checkpoint.Segment.
 	Inside string
 
 	recorded map[string]json.RawMessage // with Once; of an Open superstep
@@ -229,8 +230,8 @@ func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 			ts.Interrupts = append(ts.Interrupts, askedBy(&q))
 		}
 	}
-	if n := e.nodes[t.Node]; n.child != nil && set.store != nil {
-		ts.Inside = local.ChildNamespace(set.namespace, ts.Node, local.CallerID(m.Epoch(), m.Step()+1, i, t.Gen), n.part == nil && n.child.settings.keep, "")
+	if n := &e.nodes[t.Node]; n.inner != nil && set.store != nil {
+		ts.Inside = local.ChildNamespace(set.namespace, ts.Node, local.CallerID(m.Epoch(), m.Step()+1, i, t.Gen), n.keeps(n.inner[0]), "")
 	}
 	for ns, id := range t.Children {
 		if ts.Subgraphs == nil {

@@ -67,7 +67,7 @@ func AddSubgraphTask[In, P, C any](b *Builder[P], name string, child *Graph[C], 
 			return leave(c, parent, in)
 		})
 	}
-	addSubgraph(b, plan.NodeSpec{Name: name, Task: true, Nil: run == nil}, child, run, decodePayload[In], opts)
+	addSubgraph(b, plan.NodeSpec{Name: name, Task: !pointer[In](), Nil: run == nil}, child, run, decodePayload[In], opts)
 	return Task[In]{name: name}
 }
 
@@ -178,18 +178,24 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	return called.State.(*C), err
 }
 
-// Contains draws a graph inside a node that runs it with [Call]. A node contains one.
+// Contains declares a graph that a node runs with [Call]: drawings show it inside of the
+// node, [Graph.Subgraph] and [For] find it by the node's name, and [Thread.Inside] its runs.
+// A node may contain several, which have different names: they are found by the node's
+// name, a slash (in a path of Subgraph, an element) and their own.
 func Contains[C any](child *Graph[C]) NodeOption {
 	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		if child == nil || child.e == nil {
 			n.mistake("pass the graph that its builder's Compile returned", "the subgraph is nil or was never compiled")
 			return
 		}
-		if n.child != nil {
-			n.mistake("run each in a node of its own", "it contains graph %q already, and %q", n.child.prog.Plan.Name, child.Name())
-			return
+		for _, e := range n.inner {
+			if e.prog.Plan.Name == child.Name() {
+				n.mistake("give each graph a name of its own", "it contains graph %q already", child.Name())
+				return
+			}
 		}
-		n.child = child.e
+		n.inner = append(n.inner, child.e)
+		n.local.Several = len(n.inner) > 1
 	})
 }
 

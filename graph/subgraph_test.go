@@ -473,10 +473,15 @@ func TestAGraphIsATaskThatRunsOnEachPayloadSentToIt(t *testing.T) {
 	}
 }
 
-func TestANodeContainsOneGraph(t *testing.T) {
+func TestANodeContainsGraphsOfDifferentNames(t *testing.T) {
 	c := childGraph(t, &calls{}, false)
+	other := compile(t, graph.New[child]("other").AddNode("x", func(context.Context, *child) error { return nil }).AddEdge(graph.Start, "x"))
 	_, err := one(func(context.Context, *trail) error { return nil }, graph.Contains(c), graph.Contains(c)).Compile()
 	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), `it contains graph "child" already`) {
+		t.Error(e)
+	}
+	_, err = graph.AddSubgraph(graph.New[trail]("g").AddEdge(graph.Start, "sub"), "sub", c, graph.Mapping[trail, child]{}, graph.Contains(other)).Compile()
+	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), `it is graph "child", and contains "other"`) {
 		t.Error(e)
 	}
 	b := graph.New[trail]("g").AddEdge(graph.Start, "sub")

@@ -30,6 +30,9 @@ type handle struct {
 	set    *settings // nobody alters them
 	err    error     // of how it was made
 	around []level   // what is around the engine's graph, if it is a subgraph
+
+	// choose, if set, says which of several graphs it is: until then e is one of them.
+	choose func(ctx context.Context) (*placed, error)
 }
 
 // Thread returns a handle to the thread with that ID, whether there is one or not.

@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/tool"
@@ -108,6 +110,41 @@ func answering(t testing.TB) *graph.Graph[agent.State] {
 	return g
 }
 
+// briefing is the argument of the tool by which deep agents call others.
+type briefing struct {
+	Description string `json:"description"`
+	Type        string `json:"subagent_type"`
+}
+
+// team is an agent that lets another do two tasks at once, by the tool "task" of deep agents.
+func team(t testing.TB) *graph.Graph[agent.State] {
+	t.Helper()
+	worker, err := agent.New(agent.ReAct[agent.State]{
+		Name: "task", Model: model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+			return &model.Response{Message: chat.Assistant("done: " + r.Messages[len(r.Messages)-1].Text())}, nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := agent.GraphTool(worker, "Lets an agent do a task.", func(s *agent.State, in briefing) { s.UserInput = in.Description },
+		func(s *agent.State) (string, error) { return s.LastResponse.Get(), nil })
+	g, err := agent.New(agent.ReAct[agent.State]{
+		Name: "team", Tools: []tool.Tool{do}, TaskPerCall: true,
+		Model: scripted.New(
+			scripted.Text("Both are done.").When(scripted.Returned("task")).Repeat(),
+			scripted.Calls(
+				chat.ToolCall{ID: "call_1", Name: "task", Args: `{"description":"find flights","subagent_type":"scout"}`},
+				chat.ToolCall{ID: "call_2", Name: "task", Args: `{"description":"find hotels","subagent_type":"scout"}`},
+			).Repeat(),
+		),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // LangGraph's published packages work with the server as they are, and so do OpenAI's.
 func TestLangGraphsClients(t *testing.T) {
 	servertest.Packages(t, "LangGraph's clients", "clients")
@@ -121,7 +158,7 @@ func TestLangGraphsClients(t *testing.T) {
 			var urls []string
 			stores := data(t)
 			for _, url := range stores {
-				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)), server.Dialogue(new(boxOffice).assistant(t))).url)
+				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)), server.Graph(team(t)), server.Dialogue(new(boxOffice).assistant(t))).url)
 			}
 			locked := start(t, server.APIKeys("right"), server.Graph(slow(t)), quiet())
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)

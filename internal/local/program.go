@@ -48,6 +48,8 @@ type Node struct {
 	Run     func(ctx context.Context, state, payload any) (Command, error)
 	Routers []Router
 
+	Several bool // it contains several graphs
+
 	// Decode reads the payload of a send; nil when the node takes none.
 	Decode func(json.RawMessage) (any, error)
 

@@ -205,6 +205,9 @@ func (t *Task) Programs() iter.Seq[*Program] {
 	}
 }
 
+// Several reports whether the task's node contains several graphs.
+func (t *Task) Several() bool { return t.node.Several }
+
 // Payload returns the recorded payload of a send.
 func (t *Task) Payload() json.RawMessage { return t.payload }
 

@@ -3,6 +3,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import http from "node:http";
 import { Client } from "@langchain/langgraph-sdk";
+import { MessageTupleManager, StreamManager } from "langgraph-sdk-1/ui";
 import { isGraphInterrupt } from "@langchain/langgraph";
 import { RemoteGraph } from "@langchain/langgraph/remote";
 
@@ -421,4 +422,26 @@ test("a cron that is due starts a run", { skip: process.env.SUPERSTEP_OVERDUE ? 
   assert.equal(runs.length, 1);
   assert.equal((await client.threads.getState(t.thread_id)).values.done, 2);
   await client.crons.delete(made.cron_id);
+});
+
+test("agents that work at once as tools have places of their own, which are found again after a reload", async () => {
+  assert.deepEqual(Object.keys(await client.assistants.getSubgraphs("team")), ["tools"]);
+  const { thread_id } = await client.threads.create();
+  const chunks = await collect(client.runs.stream(thread_id, "team", {
+    input: { messages: [{ role: "user", content: "Plan my trip." }] }, streamMode: ["updates", "tasks"], streamSubgraphs: true,
+  }));
+  const tasks = chunks.filter((c) => c.event === "tasks" && c.data.name === "tools" && "result" in c.data);
+  assert.deepEqual(tasks.map((c) => c.data.result.messages.map((m) => m.tool_call_id)).flat().sort(), ["call_1", "call_2"]);
+  const places = [...new Set(chunks.filter((c) => c.event.startsWith("updates|")).map((c) => c.event.slice("updates|".length)))];
+  assert.deepEqual(places.sort(), tasks.map((c) => `tools:${c.data.id}`).sort());
+  for (const checkpoint_ns of places) {
+    const inside = await client.threads.getState(thread_id, { thread_id, checkpoint_ns });
+    assert.match(inside.values.messages.at(-1).content, /^done: find (flights|hotels)$/);
+  }
+
+  const manager = new StreamManager(new MessageTupleManager(), { throttle: false, filterSubagentMessages: true, subagentToolNames: ["task"] });
+  manager.reconstructSubagents((await client.threads.getState(thread_id)).values.messages);
+  await manager.fetchSubagentHistory(client.threads, thread_id);
+  const found = [...manager.getSubagents().values()].map((s) => [s.id, s.status, s.messages.at(-1)?.content]);
+  assert.deepEqual(found, [["call_1", "complete", "done: find flights"], ["call_2", "complete", "done: find hotels"]]);
 });

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log"
 	"net/http"
@@ -145,6 +146,39 @@ func team(t testing.TB) *graph.Graph[agent.State] {
 	return g
 }
 
+type desktop struct {
+	Messages chat.History               `json:"messages"`
+	Tools    graph.Value[[]clientsTool] `json:"tools,omitzero"`
+}
+
+type clientsTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// desk calls the tool that a client brings, and says what it returned.
+func desk(t testing.TB) *graph.Graph[desktop] {
+	t.Helper()
+	b := graph.New[desktop]("desk")
+	b.AddNode("desk", func(_ context.Context, s *desktop) error {
+		if last := s.Messages.Last(); last.Role == chat.RoleTool {
+			s.Messages.Add(chat.Assistant("The page says: " + last.Text()))
+			return nil
+		}
+		for _, one := range s.Tools.Get() {
+			s.Messages.Add(chat.Assistant("", chat.ToolCall{ID: "call-1", Name: one.Name, Args: `{"tint":"blue"}`}))
+		}
+		return nil
+	})
+	b.AddEdge(graph.Start, "desk")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // LangGraph's published packages work with the server as they are, and so do OpenAI's.
 func TestLangGraphsClients(t *testing.T) {
 	servertest.Packages(t, "LangGraph's clients", "clients")
@@ -158,7 +192,7 @@ func TestLangGraphsClients(t *testing.T) {
 			var urls []string
 			stores := data(t)
 			for _, url := range stores {
-				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)), server.Graph(team(t)), server.Dialogue(new(boxOffice).assistant(t))).url)
+				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)), server.Graph(team(t)), server.Graph(desk(t)), server.Dialogue(new(boxOffice).assistant(t))).url)
 			}
 			locked := start(t, server.APIKeys("right"), server.Graph(slow(t)), quiet())
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)

@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -13,13 +16,13 @@ import (
 // the instance that has a run appends, each under a number that the database gives,
 // and every instance copies the feeds that are read from it.
 //
-// One question for all feeds of an instance, asked again and again, finds what is
-// new. PostgreSQL's notifications would do that without asking; but each of them
-// makes all commits of the database wait for one another, and they don't come
-// through poolers that share connections between transactions.
+// Whoever appends says so to the others, once that is stored, and they read it then. What
+// was lost on the way is found by one question for all feeds of an instance, which is asked
+// now and then, and often where a pooler doesn't let such notes through. Who joins a run says
+// so as well: the instance that has it stores at once then what it tells.
 
 const (
-	feedPoll  = 50 * time.Millisecond // how often others' events are looked for
+	feedPoll  = 50 * time.Millisecond // how often others' events are looked for if they don't say
 	feedCheck = 10 * time.Second      // how often it is noted that feeds are followed
 	feedBack  = 2 * time.Second       // how far is looked back; no transaction that appends takes longer, or else the check finds it
 	feedPage  = 500                   // events read at once
@@ -136,9 +139,6 @@ func (f *feed) through(state db.Feed) {
 func (f *feed) heard(some []db.FeedEvent) {
 	f.order.Lock()
 	defer f.order.Unlock()
-	if len(some) == 0 {
-		return
-	}
 	first := db.Feed{First: some[0].Feed}
 	if some[0].Seq == first.First && f.against(first) == 0 { // they are the first of all
 		f.begin(first.First)
@@ -186,44 +186,80 @@ func (f *feed) reach(ctx context.Context, state db.Feed) error {
 	}
 }
 
-// watch looks for what is new in the feeds that this process has copies of.
-func (f *feeds) watch(ctx context.Context) {
-	tick := time.NewTicker(feedPoll)
-	defer tick.Stop()
-	var checked time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		all, followed := f.copied()
-		if len(all) == 0 {
-			continue
-		}
-		var news []db.Feed
-		var err error
-		if time.Since(checked) >= feedCheck {
-			checked = time.Now()
-			if err = f.db.FollowFeeds(ctx, followed); err == nil {
-				news, err = f.db.FeedsOf(ctx, all)
-			}
-		} else if len(all) <= fewFeeds {
-			news, err = f.db.FeedsOf(ctx, all)
-		} else {
-			news, err = f.db.ChangedFeeds(ctx, feedBack)
-		}
-		if err != nil {
-			if ctx.Err() == nil {
-				f.log.LogAttrs(ctx, slog.LevelWarn, "server: what is told of threads could not be looked for", slog.Any("error", err))
-			}
-			pause(ctx, time.Second)
-			continue
-		}
-		for _, state := range news {
-			f.peek(state.Thread, func(one *feed) { one.hear(state) })
+// Notes between instances, before the ID of a thread.
+const (
+	noteNews = "news " // there is something to copy
+	noteJoin = "join " // somebody has come who reads what is told of it
+)
+
+// tellOthers has the copies of a feed brought up to date, here and elsewhere.
+func (f *feeds) tellOthers(thread string) {
+	f.news(thread)
+	f.others.Tell(noteNews + thread)
+}
+
+// stored is tellOthers of events that this process has stored: its own copy needn't read them
+// again.
+func (f *feeds) stored(thread string, some []db.FeedEvent) {
+	f.moment(thread).Add(1)
+	f.peek(thread, func(one *feed) { one.heard(some) })
+	f.others.Tell(noteNews + thread)
+}
+
+// hear is told what another instance says.
+func (f *feeds) hear(note string) {
+	if thread, ok := strings.CutPrefix(note, noteNews); ok {
+		f.news(thread)
+	}
+	if thread, ok := strings.CutPrefix(note, noteJoin); ok {
+		f.mu.Lock()
+		l := f.storing[thread]
+		f.mu.Unlock()
+		if l != nil {
+			l.awaited.Store(true)
+			l.events.urge()
 		}
 	}
+}
+
+// watch looks for what is new in the feeds that this process has copies of, and is told of
+// it, until the context ends.
+func (f *feeds) watch(ctx context.Context) {
+	f.others.Run(ctx)
+	f.others.Close()
+}
+
+// check looks for what is new in the feeds that this process has copies of.
+func (f *feeds) check(ctx context.Context) error {
+	now := time.Now()
+	all, followed := f.copied()
+	if len(all) == 0 {
+		f.looked = now
+		return nil
+	}
+	var news []db.Feed
+	var err error
+	if now.Sub(f.checked) >= feedCheck {
+		f.checked = now
+		if err = f.db.FollowFeeds(ctx, followed); err == nil {
+			news, err = f.db.FeedsOf(ctx, all)
+		}
+	} else if len(all) <= fewFeeds {
+		news, err = f.db.FeedsOf(ctx, all)
+	} else {
+		news, err = f.db.ChangedFeeds(ctx, now.Sub(f.looked)+feedBack)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			f.log.LogAttrs(ctx, slog.LevelWarn, "server: what is told of threads could not be looked for", slog.Any("error", err))
+		}
+		return err
+	}
+	f.looked = now
+	for _, state := range news {
+		f.peek(state.Thread, func(one *feed) { one.hear(state) })
+	}
+	return nil
 }
 
 // peek calls a function with a feed that this process has. It doesn't count as use.
@@ -237,7 +273,16 @@ func (f *feeds) peek(thread string, look func(*feed)) {
 }
 
 // news has a copy of a feed brought up to date, if there is one here.
-func (f *feeds) news(thread string) { f.peek(thread, (*feed).poke) }
+func (f *feeds) news(thread string) {
+	f.moment(thread).Add(1)
+	f.peek(thread, (*feed).poke)
+}
+
+// moment counts news of a thread, and of some others: by it is seen that there was some while
+// the feed was read that is entered then.
+func (f *feeds) moment(thread string) *atomic.Uint64 {
+	return &f.moments[maphash.String(f.seed, thread)%uint64(len(f.moments))]
+}
 
 // copied returns the threads whose feeds this process has copies of, and those of them
 // that are followed.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -62,5 +64,70 @@ func TestAFeedIsNotOverForWhoLookedBeforeItBegan(t *testing.T) {
 	one.poke()
 	if _, err := one.read(t.Context(), next, 0, ""); !errors.Is(err, errRemoved) {
 		t.Errorf("after the thread was removed: %v", err)
+	}
+}
+
+// What a run tells that nobody reads is stored once a second: whoever joins it at another
+// instance doesn't wait for that.
+func TestWhatARunTellsIsStoredWhenSomebodyJoinsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeds(Limits{})
+		stored := make(chan struct{}, 10)
+		l := &line{base: &base{feeds: f}, run: &db.Run{ThreadID: "t"}}
+		l.events = newBatcher(t.Context(), 0, func(context.Context, []db.FeedEvent) error {
+			stored <- struct{}{}
+			return nil
+		}, l.read, nil)
+		leave := f.stores("t", l)
+		begin := time.Now()
+		l.put(db.FeedEvent{})
+		synctest.Wait()
+		f.hear(noteJoin + "another")
+		f.hear(noteJoin + "t")
+		<-stored
+		if waited := time.Since(begin); waited > 0 {
+			t.Errorf("what was told before is stored after %v", waited)
+		}
+		for range 3 {
+			l.put(db.FeedEvent{})
+			<-stored
+		}
+		if waited := time.Since(begin); waited > 3*gather {
+			t.Errorf("what is told after is stored after %v", waited)
+		}
+		if err := l.events.close(); err != nil {
+			t.Error(err)
+		}
+		leave()
+		f.hear(noteJoin + "t") // which it isn't stored for any more
+	})
+}
+
+// What happens between reading a feed in the database and copying it is copied.
+func TestNewsOfAFeedThatIsBeingOpenedIsCopied(t *testing.T) {
+	d, err := db.OpenSQLite(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var copies sync.WaitGroup
+	defer copies.Wait()
+	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	all.ctx, all.db, all.shared, all.log, all.copies = ctx, d, true, slog.New(slog.DiscardHandler), &copies
+	one, err := all.reachAsOf(t.Context(), "t", func(ctx context.Context, thread string) (db.Feed, error) {
+		state, err := d.FollowFeed(ctx, thread)
+		if err == nil {
+			_, err = d.AddFeed(ctx, thread, "", "", true, []db.FeedEvent{{Method: "custom", Channel: "custom", Data: []byte("1")}})
+			all.hear(noteNews + thread)
+		}
+		return state, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ev, err := one.read(t.Context(), one.first, 0, ""); err != nil || string(ev.Data) != "1" {
+		t.Errorf("%v, %v", ev, err)
 	}
 }

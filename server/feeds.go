@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/follow"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -40,20 +42,29 @@ type feeds struct {
 	copies *sync.WaitGroup
 	sent   atomic.Int64 // bytes, since it was looked whether the feeds are too large
 
+	others  *follow.Follower // instances on the database; nil: there are none
+	moments [1024]atomic.Uint64
+	seed    maphash.Seed
+	looked  time.Time // at what is new of copies; only for whoever looks, as what follows
+	checked time.Time // when it was noted that feeds are followed
+
 	mu       sync.Mutex
 	byThread map[string]*feed
-	readers  map[string]int                    // who read what is told as it is told, by thread
-	storing  map[string]*batcher[db.FeedEvent] // of the run that this process tells of, by thread
+	readers  map[string]int   // who read what is told as it is told, by thread
+	storing  map[string]*line // of the run that this process tells of and stores, by thread
 	over     bool
 }
 
 func newFeeds(l Limits) *feeds {
-	return &feeds{limits: l, byThread: map[string]*feed{}, readers: map[string]int{}, storing: map[string]*batcher[db.FeedEvent]{}}
+	return &feeds{limits: l, seed: maphash.MakeSeed(), byThread: map[string]*feed{}, readers: map[string]int{}, storing: map[string]*line{}}
 }
 
 // keptIn has feeds that outlive the process kept in the server's database.
 func (f *feeds) keptIn(b *base) {
 	f.ctx, f.db, f.shared, f.log, f.copies = b.besideCtx, b.db, b.db.Shared(), b.log, &b.beside
+	if f.shared {
+		f.others = follow.New(b.db.Wire("feeds"), feedPoll, f.check, f.hear)
+	}
 }
 
 var errClosing = &fault{503, "the server is closing"}
@@ -64,11 +75,7 @@ func (f *feeds) open(ctx context.Context, thread string) (*feed, error) {
 	if !f.shared {
 		return f.enter(ctx, db.Feed{Thread: thread})
 	}
-	state, err := f.db.FeedState(ctx, thread)
-	if err != nil {
-		return nil, err
-	}
-	return f.reach(ctx, state)
+	return f.reachAsOf(ctx, thread, f.db.FeedState)
 }
 
 // attend is open for somebody who reads what is told as it is told: what this process tells
@@ -92,12 +99,12 @@ func (f *feeds) quit(one *feed) {
 func (f *feeds) enlist(ctx context.Context, thread string) {
 	f.mu.Lock()
 	f.readers[thread]++
-	events := f.storing[thread]
+	l := f.storing[thread]
 	f.mu.Unlock()
-	if events != nil {
+	if l != nil {
 		ctx, stop := context.WithTimeout(ctx, unread)
 		defer stop()
-		_ = events.flush(ctx) // it says itself what is wrong
+		_ = l.events.flush(ctx) // it says itself what is wrong
 	}
 }
 
@@ -118,14 +125,14 @@ func (f *feeds) read(thread string) bool {
 
 // stores notes what stores the events of the run that works on a thread, until it doesn't
 // any more.
-func (f *feeds) stores(thread string, events *batcher[db.FeedEvent]) (leave func()) {
+func (f *feeds) stores(thread string, l *line) (leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.storing[thread] = events
+	f.storing[thread] = l
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.storing[thread] == events {
+		if f.storing[thread] == l {
 			delete(f.storing, thread)
 		}
 	}
@@ -146,17 +153,16 @@ func (f *feeds) join(ctx context.Context, thread string) (*feed, error) {
 // attendNoted is attend for a follower, whom a shared database is told of by note.
 func (f *feeds) attendNoted(ctx context.Context, thread string, note func(context.Context, string) (db.Feed, error)) (one *feed, err error) {
 	f.enlist(ctx, thread)
-	state := db.Feed{Thread: thread}
 	if f.shared {
-		state, err = note(ctx, thread)
-	}
-	if err == nil {
-		one, err = f.reach(ctx, state)
+		one, err = f.reachAsOf(ctx, thread, note)
+	} else {
+		one, err = f.reach(ctx, db.Feed{Thread: thread})
 	}
 	if err != nil {
 		f.dismiss(thread)
 		return nil, err
 	}
+	f.others.Tell(noteJoin + thread)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one.followers++
@@ -169,6 +175,20 @@ func (f *feeds) unfollow(one *feed) {
 	one.followed = time.Now()
 	f.mu.Unlock()
 	f.quit(one)
+}
+
+// reachAsOf is reach for a feed that is read in the database by a function.
+func (f *feeds) reachAsOf(ctx context.Context, thread string, read func(context.Context, string) (db.Feed, error)) (*feed, error) {
+	before := f.moment(thread).Load()
+	state, err := read(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	one, err := f.reach(ctx, state)
+	if err == nil && f.moment(thread).Load() != before { // it wasn't copied yet, perhaps
+		one.poke()
+	}
+	return one, err
 }
 
 // reach enters a feed and waits until all is copied that it has in the database.
@@ -348,7 +368,7 @@ func (f *feeds) fit(some []*feed, limit int) {
 func (f *feeds) forget(ctx context.Context, thread string) error {
 	err := f.db.EndFeed(ctx, thread)
 	if f.shared {
-		f.news(thread)
+		f.tellOthers(thread)
 		return err
 	}
 	f.mu.Lock()
@@ -363,7 +383,7 @@ func (f *feeds) forget(ctx context.Context, thread string) error {
 // may be followed already.
 func (f *feeds) renew(thread string) {
 	if f.shared {
-		f.news(thread) // the database knows
+		f.tellOthers(thread) // the database knows
 		return
 	}
 	f.mu.Lock()
@@ -424,7 +444,7 @@ func (f *feeds) followed(ctx context.Context, thread string) (bool, error) {
 func (f *feeds) tell(ctx context.Context, thread string, always bool, events ...db.FeedEvent) error {
 	if f.shared {
 		_, err := f.db.AddFeed(ctx, thread, "", "", always, events)
-		f.news(thread)
+		f.tellOthers(thread)
 		return err
 	}
 	if one := f.find(thread); one != nil { // else nobody reads it

@@ -88,6 +88,77 @@ func counted(t *testing.T, list []told, n int) {
 	}
 }
 
+// Notes come over a connection that may be lost, while those of the pool are not.
+func TestWhoFollowsMissesNothingWhenTheConnectionThatListensIsLost(t *testing.T) {
+	t.Parallel()
+	pg := servertest.OwnPostgres(t)
+	opts := []server.Option{server.Data(pg.URL()), server.Graph(slow(t)), quiet()}
+	a, b := start(t, opts...), start(t, opts...)
+	c, err := pgx.Connect(t.Context(), pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	thread := newThread()
+	streams := []*events{a.follow(thread, everything), b.follow(thread, everything)}
+	for range 4 {
+		a.must(thread, "run.start", object{"assistant_id": "slow", "input": object{"todo": 20}})
+		killed := false // while the run is told of
+		var all [2][]told
+		for i, s := range streams {
+			all[i] = s.until(func(e told) bool {
+				if !killed {
+					var n int
+					if err := c.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'`).Scan(&n); err != nil {
+						t.Fatal(err)
+					}
+					killed = n > 0
+				}
+				return e.ending()
+			})
+			increasing(t, all[i])
+		}
+		if got, want := lines(all[1]), lines(all[0]); got != want {
+			t.Errorf("at the other instance are seen\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// Whoever waits for what is new asks for nothing.
+func TestFeedsThatAreFollowedAreNotAskedForAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	pg := servertest.OwnPostgres(t)
+	opts := []server.Option{server.Data(pg.URL()), server.Graph(slow(t)), quiet()}
+	a, b := start(t, opts...), start(t, opts...)
+	thread := newThread()
+	streams := []*events{a.follow(thread, everything), b.follow(thread, everything)}
+	a.must(thread, "run.start", object{"assistant_id": "slow", "input": object{"todo": 1}})
+	for _, s := range streams {
+		s.until(told.ending)
+	}
+	c, err := pgx.Connect(t.Context(), pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	scans := func() (n int) {
+		t.Helper()
+		if err := c.QueryRow(t.Context(), `SELECT seq_scan + idx_scan FROM pg_stat_user_tables WHERE relname = 'superstep_feeds'`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	quiet := false // once they listen
+	for i := 0; i < 20 && !quiet; i++ {
+		before := scans()
+		time.Sleep(3 * time.Second)
+		quiet = scans()-before <= 20 // some of sweeping; two instances that ask make 120
+	}
+	if !quiet {
+		t.Error("they are asked for again and again")
+	}
+}
+
 func TestAThreadIsFollowedFromAnyInstance(t *testing.T) {
 	a, b := pair(t)
 	thread := newThread()

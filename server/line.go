@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -26,7 +27,7 @@ type line struct {
 	followed bool                   // those who follow the thread are told, from the beginning
 	feed     *feed                  // nil: nobody reads it here, or only what is stored
 	events   *batcher[db.FeedEvent] // nil: nothing is stored
-	awaited  bool                   // somebody follows, as far as events' goroutine knows
+	awaited  atomic.Bool            // somebody follows, as far as is known
 	waiting  int                    // bytes that were put since events were urged
 	leave    []func()
 	track    *tracker
@@ -63,7 +64,7 @@ func (s *executor) line(ctx context.Context, run *db.Run, b *runBody) (*line, er
 		}
 	}
 	if b.StreamResumable || s.feeds.shared {
-		l.awaited = l.followed
+		l.awaited.Store(l.followed)
 		l.events = newBatcher(ctx, maxTold, l.store, l.read, func(ctx context.Context, err error) {
 			if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
 				return // another instance tells of it now, or it was removed
@@ -71,7 +72,7 @@ func (s *executor) line(ctx context.Context, run *db.Run, b *runBody) (*line, er
 			s.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", run.ID), slog.Any("error", err))
 		})
 		l.leave = append(l.leave, func() { _ = l.events.close() }) // which has said what is wrong
-		l.leave = append(l.leave, s.feeds.stores(run.ThreadID, l.events))
+		l.leave = append(l.leave, s.feeds.stores(run.ThreadID, l))
 	}
 	return l, nil
 }
@@ -79,13 +80,15 @@ func (s *executor) line(ctx context.Context, run *db.Run, b *runBody) (*line, er
 func (l *line) store(ctx context.Context, some []db.FeedEvent) error {
 	return l.number(some, func(some []db.FeedEvent) error {
 		followed, err := l.base.db.AddFeed(ctx, l.run.ThreadID, l.run.ID, l.base.instance, true, some)
-		l.awaited = l.awaited || followed
+		if followed {
+			l.awaited.Store(true)
+		}
 		return err
 	})
 }
 
 // read reports whether somebody reads what is stored: here, or elsewhere by following.
-func (l *line) read() bool { return l.awaited || l.base.feeds.read(l.run.ThreadID) }
+func (l *line) read() bool { return l.awaited.Load() || l.base.feeds.read(l.run.ThreadID) }
 
 // number has events stored by a function and shows them.
 func (l *line) number(some []db.FeedEvent, store func([]db.FeedEvent) error) error {
@@ -93,8 +96,8 @@ func (l *line) number(some []db.FeedEvent, store func([]db.FeedEvent) error) err
 		return l.feed.store(some, store)
 	}
 	err := store(some)
-	if err == nil {
-		l.base.feeds.peek(l.run.ThreadID, func(one *feed) { one.heard(some) })
+	if err == nil && len(some) > 0 {
+		l.base.feeds.stored(l.run.ThreadID, some)
 	}
 	return err
 }

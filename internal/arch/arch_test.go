@@ -79,6 +79,7 @@ var only = map[string][]string{
 	"checkpoint":        {"internal/backend", "internal/jsonscan", "internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     {"internal/backend"},
 	"internal/redisdb":  nil,
+	"internal/follow":   nil,
 	"internal/sqlitedb": {"internal/backend", "internal/private"},
 	"draw":              nil,
 	"internal/plan":     nil,
@@ -87,8 +88,8 @@ var only = map[string][]string{
 	"internal/acyclic":  nil,
 	"internal/jsonscan": nil,
 	"internal/seam":     nil,
-	"fleet":             {"internal/local", "internal/options", "internal/pgdb", "internal/redisdb", "internal/seam", "chat", "checkpoint", "graph", "tool"},
-	"fleet/bus":         {"internal/options", "internal/pgdb", "internal/redisdb"},
+	"fleet":             {"internal/follow", "internal/local", "internal/options", "internal/pgdb", "internal/redisdb", "internal/seam", "chat", "checkpoint", "graph", "tool"},
+	"fleet/bus":         {"internal/follow", "internal/options", "internal/pgdb", "internal/redisdb"},
 	"graph":             {"internal/acyclic", "internal/jsonscan", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 

@@ -2,9 +2,10 @@
 //
 // A batch is a row of an unlogged table, of any size; it is not flushed to disk, and gone
 // after a crash of the server. Rows are kept for a minute, and written only while somebody
-// follows the thread. Whoever follows asks for what is new 40 times a second, with one
-// query for all threads of a process: LISTEN and NOTIFY would hold up all commits of the
-// database, don't pass through poolers and carry 8,000 bytes.
+// follows the thread. A process tells the others by NOTIFY in which threads there is
+// something new, and has a connection on which it listens once it has followed one. A pooler
+// that shares connections between transactions doesn't let that through: then what is new is
+// asked for 40 times a second, with one query for all threads of a process.
 package postgres
 
 import (
@@ -65,7 +66,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, err
 	}
 	l := &rows{db: db}
-	b := &Bus{polled.New(l), l}
+	b := &Bus{polled.New(l, db.Wire("bus")), l}
 	if err := l.sweep(ctx); err != nil { // what processes left that died
 		return nil, errors.Join(err, b.Close())
 	}
@@ -125,12 +126,12 @@ func (r *rows) failed(op string, err error) error {
 
 // Publish holds the thread's row until the batch is visible, so that batches become
 // visible in the order of their numbers.
-func (r *rows) Publish(ctx context.Context, thread string, batch []byte) error {
-	_, err := r.db.Exec(ctx, r.sql(`WITH t AS (
+func (r *rows) Publish(ctx context.Context, thread string, batch []byte) (wanted bool, err error) {
+	done, err := r.db.Exec(ctx, r.sql(`WITH t AS (
 		UPDATE @superstep_bus_threads SET newest = newest + 1 WHERE thread = $1::text AND wanted > `+now+` - $3::bigint RETURNING newest)
 		INSERT INTO @superstep_bus_batches (thread, seq, at, data) SELECT $1::text, newest, `+now+`, $2::bytea FROM t`),
 		thread, batch, polled.Wanted.Microseconds())
-	return r.failed("publish", err)
+	return done.RowsAffected() > 0, r.failed("publish", err)
 }
 
 func (r *rows) Want(ctx context.Context, threads []string) error {

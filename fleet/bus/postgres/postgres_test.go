@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -81,6 +82,90 @@ func TestASubscriptionOutlivesACrashOfTheServer(t *testing.T) {
 	kill := func() error { server.Kill(); return nil }
 	bustest.Outlives(t, open(t, server.URL(), "bus"), open(t, server.URL(), "bus"), kill, server.Start)
 }
+
+// Notes come over a connection that may be lost, while those of the pool are not.
+func TestASubscriptionOutlivesTheConnectionThatListens(t *testing.T) {
+	server := servertest.OwnPostgres(t)
+	a, b := open(t, server.URL(), "bus"), open(t, server.URL(), "bus")
+	s, err := b.Subscribe(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	killed := 0
+	for i := 0; killed < 3 || i < 50; i++ {
+		var n int
+		if err := c.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		killed += n
+		if err := a.Publish(t.Context(), "t", []byte(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		for read := false; !read; {
+			select {
+			case <-s.News():
+			case <-time.After(time.Minute):
+				t.Fatalf("there is no news of batch %d", i)
+			}
+			batches, err := s.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read = len(batches) > 0; read && string(batches[0]) != fmt.Sprint(i) {
+				t.Fatalf("read %q, want %d", batches, i)
+			}
+		}
+	}
+}
+
+// Whoever waits for what is new asks for nothing.
+func TestASubscriptionWithoutNewsAsksNothing(t *testing.T) {
+	var queries counter
+	config, err := pgxpool.ParseConfig(servertest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Tracer = &queries
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	b, err := postgres.New(t.Context(), pool, postgres.Options{Schema: newSchema()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := b.Subscribe(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	quiet := false // once it listens
+	for i := 0; i < 60 && !quiet; i++ {
+		before := queries.Load()
+		time.Sleep(time.Second)
+		quiet = queries.Load()-before <= 3
+	}
+	if !quiet {
+		t.Error("it is asked again and again")
+	}
+}
+
+// counter counts queries.
+type counter struct{ atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func TestRowsAreSwept(t *testing.T) {
 	url, schema := servertest.Postgres(t), newSchema()

@@ -2,8 +2,9 @@
 // newer.
 //
 // A thread that somebody follows has a stream of its newest batches, about a thousand,
-// which is gone a minute after the last. Whoever follows asks for what is new 40 times a
-// second, with one command for all threads of a process. Redis Cluster is not supported.
+// which is gone a minute after the last. A process publishes in which threads there is
+// something new, and has a connection that hears so once it has followed one. Redis Cluster is
+// not supported.
 package redis
 
 import (
@@ -11,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -70,7 +73,7 @@ func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, l.failed("open", err)
 	}
-	return &Bus{polled.New(l), l}, nil
+	return &Bus{polled.New(l, l), l}, nil
 }
 
 // Publish implements [bus.Bus].
@@ -95,7 +98,7 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// streams is a [polled.Log]. A thread that is wanted has a key with the ID of its newest
+// streams is a [polled.Log] and its [follow.Wire]. A thread that is wanted has a key with the ID of its newest
 // batch.
 type streams struct {
 	client goredis.UniversalClient
@@ -121,9 +124,9 @@ redis.call('PEXPIRE', KEYS[2], ARGV[3])
 redis.call('SET', KEYS[1], id, 'KEEPTTL')
 return 1`)
 
-func (s *streams) Publish(ctx context.Context, thread string, batch []byte) error {
-	err := publish.Run(ctx, s.client, []string{s.newest(thread), s.batches(thread)}, batch, most, polled.Kept.Milliseconds()).Err()
-	return s.failed("publish to", err)
+func (s *streams) Publish(ctx context.Context, thread string, batch []byte) (wanted bool, err error) {
+	wanted, err = publish.Run(ctx, s.client, []string{s.newest(thread), s.batches(thread)}, batch, most, polled.Kept.Milliseconds()).Bool()
+	return wanted, s.failed("publish to", err)
 }
 
 // want begins where the stream ends that may be left from before, or else at its
@@ -177,3 +180,38 @@ func (s *streams) Read(ctx context.Context, thread, after string) (batches [][]b
 	}
 	return batches, last, s.failed("read", err)
 }
+
+func (s *streams) channel() string { return s.prefix + "news" }
+
+// Send implements [follow.Wire].
+func (s *streams) Send(ctx context.Context, text string) error {
+	return s.client.Publish(ctx, s.channel(), text).Err()
+}
+
+// Receive implements [follow.Wire]. A connection that was lost is lost here, though the
+// client would make another.
+func (s *streams) Receive(ctx context.Context, up func(), got func(text string)) error {
+	sub := s.client.Subscribe(ctx, s.channel())
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // which ends waiting
+	for {
+		switch m, err := sub.ReceiveTimeout(ctx, quiet); m := m.(type) {
+		case *goredis.Subscription:
+			up()
+		case *goredis.Message:
+			got(m.Payload)
+		case *goredis.Pong:
+		default: // nil
+			timeout := net.Error(nil)
+			if !errors.As(err, &timeout) || !timeout.Timeout() {
+				return err
+			}
+			if err := sub.Ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// quiet is after which time without texts the connection is looked after.
+const quiet = 30 * time.Second

@@ -6,6 +6,7 @@ import (
 
 	"github.com/superstep-dev/superstep/fleet/bus"
 	"github.com/superstep-dev/superstep/fleet/bus/postgres"
+	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
 // now is the database's time in SQL: clocks of instances may differ.
@@ -18,6 +19,9 @@ func (d *DB) now() string {
 
 // Shared reports whether several instances may use the database at once.
 func (d *DB) Shared() bool { return d.pg != nil }
+
+// Wire carries notes between the instances that use a shared database.
+func (d *DB) Wire(name string) *pgdb.Wire { return d.pg.Wire(name) }
 
 // Bus returns what carries events of runs between those that use the database. It is to be
 // closed before the database, if it is an io.Closer.

@@ -1,22 +1,21 @@
-// Package polled makes a bus of a log that is kept by a server and asked again and again:
-// one question for all threads that a process follows. To be told by the server would cost
-// a connection for each process, which poolers don't pass through, and of PostgreSQL a lock
-// that all commits of the database wait for.
+// Package polled makes a bus of a log that is kept by a server: processes tell one another of
+// what is new, and ask for it now and then as well, with one question for all threads that a
+// process follows; often where a pooler doesn't let notes through.
 package polled
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/fleet/bus"
+	"github.com/superstep-dev/superstep/internal/follow"
 )
 
 // Log keeps batches by thread for some time. Places in it are texts of its own.
 type Log interface {
 	// Publish appends a batch, if somebody wants those of the thread.
-	Publish(ctx context.Context, thread string, batch []byte) error
+	Publish(ctx context.Context, thread string, batch []byte) (wanted bool, err error)
 
 	// Want notes for [Wanted] that threads are followed, and sweeps.
 	Want(ctx context.Context, threads []string) error
@@ -29,27 +28,32 @@ type Log interface {
 }
 
 const (
-	Poll   = 25 * time.Millisecond // how often is asked for what is new
-	Wanted = time.Minute           // how long a thread is wanted after that was noted last
-	Kept   = time.Minute           // how long a batch is kept
+	Wanted = time.Minute // how long a thread is wanted after that was noted last
+	Kept   = time.Minute // how long a batch is kept
 
-	renew = 10 * time.Second // how often is noted what is wanted
-	rest  = time.Second      // after an error
+	poll  = 25 * time.Millisecond // how often is asked for what is new if nobody tells
+	renew = 10 * time.Second      // how often is noted what is wanted
 )
 
 // Bus is a bus that keeps its batches in a log.
 type Bus struct {
-	log Log
+	log     Log
+	others  *follow.Follower // notes are threads
+	renewed time.Time        // only for whoever looks
 
 	mu     sync.Mutex
 	subs   map[string]map[*sub]bool // by thread
-	stop   context.CancelFunc       // of looking, nil: nobody looks
+	stop   context.CancelFunc       // of following, nil: nobody has subscribed yet
 	looks  sync.WaitGroup
 	closed bool
 }
 
-// New returns a bus.
-func New(l Log) *Bus { return &Bus{log: l, subs: map[string]map[*sub]bool{}} }
+// New returns a bus whose processes tell one another of news over a wire.
+func New(l Log, w follow.Wire) *Bus {
+	b := &Bus{log: l, subs: map[string]map[*sub]bool{}, renewed: time.Now()}
+	b.others = follow.New(w, poll, b.look, b.heard)
+	return b
+}
 
 type sub struct {
 	of     *Bus
@@ -64,7 +68,12 @@ func (b *Bus) Publish(ctx context.Context, thread string, batch []byte) error {
 	if b.over() {
 		return bus.ErrClosed
 	}
-	return b.log.Publish(ctx, thread, batch)
+	wanted, err := b.log.Publish(ctx, thread, batch)
+	if wanted && err == nil {
+		b.heard(thread)
+		b.others.Tell(thread)
+	}
+	return err
 }
 
 func (b *Bus) over() bool {
@@ -100,7 +109,7 @@ func (b *Bus) Subscribe(ctx context.Context, thread string) (bus.Subscription, e
 	if b.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		b.stop = stop
-		b.looks.Go(func() { b.look(ctx) })
+		b.looks.Go(func() { b.others.Run(ctx) })
 	}
 	return s, nil
 }
@@ -126,13 +135,9 @@ func (s *sub) Close() {
 	if len(b.subs[s.thread]) == 0 {
 		delete(b.subs, s.thread)
 	}
-	if len(b.subs) == 0 && b.stop != nil {
-		b.stop()
-		b.stop = nil
-	}
 }
 
-// Close ends all subscriptions, and waits until nothing is asked any more.
+// Close ends all subscriptions, and waits until nothing is asked or told any more.
 func (b *Bus) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -142,36 +147,36 @@ func (b *Bus) Close() {
 	}
 	b.mu.Unlock()
 	b.looks.Wait()
+	b.others.Close()
 }
 
-// look tells subscriptions of what is new until the context ends. Of an error they are
-// told as of news, and get it when they read.
-func (b *Bus) look(ctx context.Context) {
-	tick := time.NewTicker(Poll)
-	defer tick.Stop()
-	renewed := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		threads := b.threads()
-		newest, err := b.log.Newest(ctx, threads)
-		if err == nil && (len(newest) < len(threads) || time.Since(renewed) >= renew) {
-			err = b.log.Want(ctx, threads) // those that the log has forgotten, too
-			renewed = time.Now()
-		}
-		b.tell(newest, err)
-		if err == nil || errors.Is(err, context.Canceled) {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(rest):
+// look tells subscriptions of what is new. Of an error they are told as of news, and get it
+// when they read.
+func (b *Bus) look(ctx context.Context) error {
+	threads := b.threads()
+	if len(threads) == 0 {
+		return nil
+	}
+	newest, err := b.log.Newest(ctx, threads)
+	if err == nil && (len(newest) < len(threads) || time.Since(b.renewed) >= renew) {
+		err = b.log.Want(ctx, threads) // those that the log has forgotten, too
+		b.renewed = time.Now()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for thread, subs := range b.subs {
+		at := newest[thread]
+		for s := range subs {
+			if err == nil && (at == "" || at == s.heard) {
+				continue
+			}
+			if at != "" {
+				s.heard = at
+			}
+			s.signal()
 		}
 	}
+	return err
 }
 
 func (b *Bus) threads() (all []string) {
@@ -183,22 +188,18 @@ func (b *Bus) threads() (all []string) {
 	return all
 }
 
-func (b *Bus) tell(newest map[string]string, failed error) {
+// heard tells subscriptions of news of a thread.
+func (b *Bus) heard(thread string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for thread, subs := range b.subs {
-		at := newest[thread]
-		for s := range subs {
-			if failed == nil && (at == "" || at == s.heard) {
-				continue
-			}
-			if at != "" {
-				s.heard = at
-			}
-			select {
-			case s.news <- struct{}{}:
-			default:
-			}
-		}
+	for s := range b.subs[thread] {
+		s.signal()
+	}
+}
+
+func (s *sub) signal() {
+	select {
+	case s.news <- struct{}{}:
+	default:
 	}
 }

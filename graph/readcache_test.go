@@ -70,6 +70,31 @@ func TestATurnReadsWhatTheThreadHasGrownBy(t *testing.T) {
 	}
 }
 
+// The changes that a list is read from say much else: only what the state has counts.
+func TestAStateIsKeptByItsSizeHoweverMuchWasWrittenForIt(t *testing.T) {
+	type log struct {
+		Lines graph.List[string]
+		Last  string
+	}
+	store := &readCounter{Memory: checkpoint.NewMemory()}
+	g := compile(t, graph.New[log]("log").AddNode("note", func(_ context.Context, s *log) error {
+		s.Lines.Add(fmt.Sprint("line ", s.Lines.Len()))
+		s.Last = strings.Repeat("x", 1000) + s.Lines.At(s.Lines.Len()-1)
+		return nil
+	}).AddEdge(graph.Start, "note"), graph.WithCheckpointer(store), graph.ReadCache(20_000))
+	for i := range 300 {
+		before := store.read
+		must[*graph.Snapshot[log]](t)(g.Thread("t").Invoke(bg, g.Input(func(*log) error { return nil })))
+		if n := store.read - before; i > 0 && n > 4 {
+			t.Fatalf("run %d reads %d records", i, n)
+		}
+	}
+	grown := must[*graph.Snapshot[log]](t)(g.Thread("t").State(bg))
+	equal(t, "lines", grown.State.Lines.Len(), 300)
+	cold := must[*graph.Snapshot[log]](t)(g.Thread("t", graph.ReadCache(0)).State(bg))
+	equal(t, "state", asJSON(t, grown.State), asJSON(t, cold.State))
+}
+
 func TestAThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
 	for _, who := range []string{"the same graph", "another process"} {
 		store := &readCounter{Memory: checkpoint.NewMemory()}

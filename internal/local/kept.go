@@ -44,10 +44,31 @@ type stood struct {
 	snap   checkpoint.ID // of the record with the snapshot that was read; empty: there is none
 	tip    core.Tip      // its state and sizes alone
 
+	weighed, at int // the state's size when it was looked at, and what it had been read from then
+
 	fence checkpoint.Fence // of the thread, as far as the log was not rewritten; by Kept.mu
 }
 
-func (n *stood) size() int { return n.tip.Snap + n.tip.Bytes + n.tip.Range }
+// from returns how much the state was read from: the changes that make a list may say much
+// else, which was replaced since.
+func (n *stood) from() int { return n.tip.Snap + n.tip.Bytes + n.tip.Range }
+
+// size returns about how large the state is, and rather more.
+func (n *stood) size() int { return n.weighed + n.from() - n.at }
+
+// weigh looks at the size of a state that seems to be large, if it may have doubled since
+// somebody looked.
+func (n *stood) weigh(values core.Values, old *stood, most int) error {
+	if old != nil && old.at <= n.from() {
+		n.weighed, n.at = old.weighed, old.at
+	}
+	if n.size() <= most/16 || n.from()-n.at <= n.weighed {
+		return nil
+	}
+	whole, err := values.Snapshot(n.tip.State, true)
+	n.weighed, n.at = len(whole), n.from()
+	return err
+}
 
 // NewKept returns an empty Kept.
 func NewKept() *Kept { return &Kept{byLog: map[keptKey]*list.Element{}} }
@@ -111,9 +132,6 @@ func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Val
 		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq, snap: snap,
 		tip: core.Tip{State: tip.State, Bytes: tip.Bytes, Snap: tip.Snap, Full: tip.Full, Range: tip.Range, Ranges: cloneRanges(tip.Ranges)},
 	}
-	if !g.keeps(n.size()) {
-		return tip.State, nil
-	}
 	k := g.Kept
 	k.mu.Lock()
 	var old *stood
@@ -121,6 +139,12 @@ func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Val
 		old = e.Value.(*stood)
 	}
 	k.mu.Unlock()
+	if err := n.weigh(values, old, g.Max); err != nil {
+		return nil, err
+	}
+	if !g.keeps(n.size()) {
+		return tip.State, nil
+	}
 	if old != nil && old.branch == n.branch && old.seq > n.seq && old.size() <= g.Max {
 		if _, err := store.Get(ctx, rec.Log, old.id); err == nil {
 			return tip.State, nil

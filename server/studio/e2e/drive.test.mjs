@@ -1189,6 +1189,7 @@ scenario("a thread becomes an example, a data set is evaluated, and two evaluati
   assert.deepEqual((await readFile(await exported.path(), "utf8")).trim().split("\n").map((l) => JSON.parse(l).name), ["greets Kim", "polite", "never right", "quick"]);
   // The first evaluation.
   const evaluate = async (assistant) => {
+    await page.getByRole("heading", { name: /^\d+ examples$/ }).waitFor(); // before that there is nothing to evaluate
     await button("Evaluate").press("Enter");
     await dialog().getByRole("combobox", { name: /^Assistant/ }).selectOption({ label: assistant });
   };

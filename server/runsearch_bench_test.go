@@ -52,8 +52,8 @@ func benchmarkRuns(b *testing.B, runs int, data, driver, path, schema string) {
 		"{at}", `"created_at":"2026-01-01T00:00:00Z","updated_at":"2026-01-01T00:00:00Z"`)
 	for _, statement := range []string{
 		`WITH RECURSIVE n(t) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT t + 1 FROM n WHERE t + 1 < {threads})
-		INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, data)
-		SELECT {thread}, 'g' || (t / 10 % 5), 'a' || (t / 10 % 50), 'u' || (t / 10 % 1000), 'idle', {from}, {from},
+		INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, title, says, data)
+		SELECT {thread}, 'g' || (t / 10 % 5), 'a' || (t / 10 % 50), 'u' || (t / 10 % 1000), 'idle', {from}, {from}, 'order ' || t, '{input}order ' || t || ' of customer ' || (t / 10),
 			'{"thread_id":"' || {thread} || '",{at},"metadata":{"graph_id":"g' || (t / 10 % 5) || '","owner":"u' || (t / 10 % 1000) || '"},"config":{},"status":"idle"}' FROM n`,
 		`WITH RECURSIVE n(i) AS (SELECT CAST(0 AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {runs}),
 			r AS (SELECT i, i * 7919 % {threads} AS t, {from} + i * {step} AS at, CASE WHEN i % 20 = 3 THEN 'error' WHEN i % 50 = 7 THEN 'interrupted' ELSE 'success' END AS status, 'model: the provider answered 529, try again in ' || i || ' seconds' AS error FROM n)
@@ -95,6 +95,9 @@ func benchmarkRuns(b *testing.B, runs int, data, driver, path, schema string) {
 		{"search/what cost much", "/runs/search", `{"limit":50,"min_cost":0.99}`, everybody},
 		{"search/what cost more than anything did", "/runs/search", `{"limit":50,"min_cost":2,"graph_id":"g2"}`, everybody},
 		{"search/tokens of an owner that nothing used", "/runs/search", `{"limit":50,"min_tokens":100000}`, owners},
+		{"search/words that one thread says", "/threads/search", `{"limit":50,"query":"order 4321 customer 432","select":["thread_id","title"]}`, everybody},
+		{"search/words that nothing says", "/threads/search", `{"limit":50,"query":"no such words","select":["thread_id","title"]}`, everybody},
+		{"search/words of an owner that nothing says", "/threads/search", `{"limit":50,"query":"no such words","select":["thread_id","title"]}`, owners},
 		{"search/figures of a week", "/runs/figures", `{"bucket_seconds":86400,"created_after":"` + time.Now().AddDate(0, 0, -7).UTC().Format(time.RFC3339) + `"}`, everybody},
 		{"search/figures of all", "/runs/figures", `{"bucket_seconds":86400}`, everybody},
 	} {

@@ -58,16 +58,16 @@ func (n *stood) size() int { return n.weighed + n.from() - n.at }
 
 // weigh looks at the size of a state that seems to be large, if it may have doubled since
 // somebody looked.
-func (n *stood) weigh(values core.Values, old *stood, most int) error {
+func (n *stood) weigh(values core.Values, old *stood, most int) {
 	if old != nil && old.at <= n.from() {
 		n.weighed, n.at = old.weighed, old.at
 	}
 	if n.size() <= most/16 || n.from()-n.at <= n.weighed {
-		return nil
+		return
 	}
-	whole, err := values.Snapshot(n.tip.State, true)
-	n.weighed, n.at = len(whole), n.from()
-	return err
+	if whole, err := values.Snapshot(n.tip.State, true); err == nil { // else it counts as before
+		n.weighed, n.at = len(whole), n.from()
+	}
 }
 
 // NewKept returns an empty Kept.
@@ -139,9 +139,7 @@ func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Val
 		old = e.Value.(*stood)
 	}
 	k.mu.Unlock()
-	if err := n.weigh(values, old, g.Max); err != nil {
-		return nil, err
-	}
+	n.weigh(values, old, g.Max)
 	if !g.keeps(n.size()) {
 		return tip.State, nil
 	}

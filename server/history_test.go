@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
 )
@@ -227,5 +228,69 @@ func TestAHistorySaysWhenTheTasksRan(t *testing.T) {
 	}
 	if !slices.Equal(ran, []string{"plan"}) { // the other one asks
 		t.Errorf("%q ran", ran)
+	}
+}
+
+// Clients find the task that made a call of a tool by the result that it wrote, and else by
+// its place among what was sent.
+func TestTheTasksOfAHistorySayWhatTheyWroteAndWhereTheyWereSent(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("asks=%t", asks), func(t *testing.T) {
+			b := graph.New[trip]("both")
+			nothing := func(context.Context, *trip) error { return nil }
+			b.AddNode("begin", nothing).AddNode("wait", nothing)
+			b.AddNode("choose", func(ctx context.Context, s *trip) (err error) {
+				if s.City = "Rom"; asks {
+					s.City, err = graph.Interrupt[string](ctx, "city", "city?")
+				}
+				return err
+			})
+			book := graph.AddTask(b, "book", func(_ context.Context, s *trip, what string) error {
+				s.Messages.Add(chat.Assistant(what))
+				return nil
+			})
+			b.AddEdge(graph.Start, "begin").AddEdge(graph.Start, "wait").AddEdge("wait", "choose")
+			b.AddConditionalEdges("begin", func(context.Context, *trip) (graph.Command, error) {
+				return graph.Dispatch(book.Send("flight"), book.Send("hotel")), nil
+			}, "book")
+			c := start(t, server.Graph(b.MustCompile()), quiet())
+			thread := "/threads/" + newThread()
+			call[object](c, "POST", thread+"/runs/wait", object{"assistant_id": "both", "input": object{}, "if_not_exists": "create"})
+			want := []string{"begin[__pregel_pull begin] null", "book[__pregel_push 0] flight", "book[__pregel_push 1] hotel", "choose[__pregel_pull choose] Rom", "wait[__pregel_pull wait] null"}
+			if asks {
+				call[object](c, "POST", thread+"/runs/wait", object{"assistant_id": "both", "command": object{"resume": "Rom"}})
+			}
+			for _, limit := range []int{100, 1} {
+				var got []string
+				query := object{"limit": limit}
+				for {
+					page := call[[]object](c, "POST", thread+"/history", query)
+					for _, state := range page {
+						for _, task := range state["tasks"].([]any) {
+							task := task.(object)
+							if task["name"] == graph.Start {
+								continue
+							}
+							result, _ := task["result"].(object)
+							what := result["city"]
+							if messages, _ := result["messages"].([]any); len(messages) == 1 {
+								what = messages[0].(object)["content"]
+							}
+							if what == nil {
+								what = "null"
+							}
+							got = append(got, fmt.Sprint(task["name"], task["path"], " ", what))
+						}
+					}
+					if len(page) < limit {
+						break
+					}
+					query["before"] = object{"configurable": object{"checkpoint_id": checkpointID(page[limit-1]["checkpoint"])}}
+				}
+				if slices.Sort(got); !slices.Equal(got, want) {
+					t.Errorf("in pages of %d: %q\nwant %q", limit, got, want)
+				}
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -110,6 +112,8 @@ type moment struct {
 	entry
 	at    string // the checkpoint whose state it has; empty before a thread's first
 	input bool   // something is to be taken in there
+
+	committed string // the checkpoint that has what the tasks of the superstep wrote which led to it
 }
 
 // stateAt returns the state of a thread: the newest one if id is empty.
@@ -201,6 +205,51 @@ func (m *moment) described(state *threadState, thread, ns string) {
 	}
 }
 
+// results makes the tasks of a page of a history, newest first, say what they wrote, as they did.
+// Of those that ran again from a fork it is what they wrote at first. The page ends
+// before a checkpoint, if one is given.
+func (s *states) results(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, q *historyQuery, list []moment, states []*threadState, b *budget) error {
+	log := checkpoint.Log{Thread: checkpoint.ThreadID(t.ID), Namespace: namedNamespace(ns(q.Checkpoint))}
+	if before := q.Before.id; before != "" && len(list) > 0 { // what the newest ones wrote is on the page before
+		next, err := moments(ctx, thread.At(before), t, graph.HistoryQuery{}, "", 1, matching(nil, nil))
+		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+			return err
+		}
+		list, states = append(next, list...), append(make([]*threadState, len(next)), states...)
+	}
+	tasks := map[string][]taskState{}
+	for i, m := range list {
+		if states[i] != nil {
+			tasks[m.Checkpoint] = states[i].Tasks
+		}
+	}
+	for _, m := range list {
+		if m.Source != string(checkpoint.SourceLoop) || m.input || m.committed == "" || len(tasks[m.Parent]) == 0 {
+			continue
+		}
+		rec, err := s.store.Get(ctx, log, checkpoint.ID(m.committed))
+		if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for i := range tasks[m.Parent] {
+			task := &tasks[m.Parent][i]
+			at, err := strconv.Atoi(task.ID[strings.LastIndexByte(task.ID, '.')+1:])
+			c := slices.IndexFunc(rec.Changes, func(c checkpoint.Change) bool { return c.Node != "" && c.Task == at })
+			if err != nil || c < 0 || rec.Changes[c].Data == nil {
+				continue
+			}
+			task.Result = rec.Changes[c].Data
+			if err := b.spend(len(task.Result)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // moments returns the checkpoints of a history that clients are shown, newest
 // first. Of those inside of a superstep the newest question's stands for the
 // superstep. Where an edit as a node leads stands for the edit, and an edit for the fork
@@ -247,7 +296,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 				}
 				if c.inside && !inside(m.Source) {
 					c.Source, c.inside = m.Source, planned // the superstep's own
-					c.Nodes, c.Began, c.Took = m.Nodes, m.Began, m.Took
+					c.Nodes, c.Began, c.Took, c.committed = m.Nodes, m.Began, m.Took, m.committed
 				}
 				if c.Parent = m.Parent; m.Parent != "" {
 					waiting[m.Parent] = append(waiting[m.Parent], c)
@@ -282,7 +331,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 			break
 		}
 		if !takes(e.Source, e.Checkpoint, e.Parent, e.Next) {
-			visit(&moment{entry: e, at: e.Checkpoint}, false)
+			visit(&moment{entry: e, at: e.Checkpoint, committed: e.Checkpoint}, false)
 			continue
 		}
 		input := &moment{entry: e, at: e.Parent, input: true}
@@ -290,7 +339,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		if e.Parent = input.Checkpoint; e.Source == string(checkpoint.SourceInput) {
 			e.Source = string(checkpoint.SourceLoop)
 		}
-		visit(&moment{entry: e, at: e.Checkpoint}, true)
+		visit(&moment{entry: e, at: e.Checkpoint, committed: e.Checkpoint}, true)
 		visit(input, false)
 	}
 	for m, parent := range parents {

@@ -95,14 +95,18 @@ func stateOf(snap *snapshot, nested bool) *threadState {
 	if !snap.CreatedAt.IsZero() {
 		out.CreatedAt = new(instant(snap.CreatedAt))
 	}
-	for i, t := range snap.Tasks {
+	sent := 0
+	for _, t := range snap.Tasks {
 		ns := insideOf(t)
+		if t.Sent {
+			sent++
+		}
 		if t.Status == "done" && len(t.Interrupts) == 0 {
 			continue // what it wrote shows in the values
 		}
 		v := taskState{ID: t.ID, Name: t.Node, Path: []any{"__pregel_pull", t.Node}, Interrupts: questionsOf(t), Result: json.RawMessage("null")}
 		if t.Sent {
-			v.Path = []any{"__pregel_push", i}
+			v.Path = []any{"__pregel_push", sent - 1} // among the sends: clients find what was sent by it
 		}
 		if t.Error != "" {
 			v.Error = &t.Error
@@ -616,6 +620,9 @@ func (s *states) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 			return err
 		}
 		out = append(out, state)
+	}
+	if err := s.results(b.ctx, thread, t, &q, entries, out, b); err != nil {
+		return err
 	}
 	return write(w, out)
 }

@@ -241,7 +241,9 @@ func (s *states) results(ctx context.Context, thread *graph.Thread[json.RawMessa
 			if err != nil || c < 0 || rec.Changes[c].Data == nil {
 				continue
 			}
-			task.Result = rec.Changes[c].Data
+			if task.Result, err = wholeMessages(rec.Changes[c].Data, nil); err != nil {
+				return err
+			}
 			if err := b.spend(len(task.Result)); err != nil {
 				return err
 			}

@@ -12,20 +12,30 @@ import (
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
-// Several clients may open the feed of a thread at its very beginning: what one of them has
-// read of it in the database is old when another has already found that it has begun.
-func TestAFeedIsNotOverForWhoLookedBeforeItBegan(t *testing.T) {
+// copyingFeeds are those of an instance that shares its database.
+func copyingFeeds(t *testing.T) *feeds {
+	t.Helper()
 	d, err := db.OpenSQLite(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
-	var copies sync.WaitGroup
-	defer copies.Wait()
-	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
+	copies := new(sync.WaitGroup)
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	all.ctx, all.db, all.shared, all.log, all.copies = ctx, d, true, slog.New(slog.DiscardHandler), &copies
+	t.Cleanup(func() {
+		stop()
+		copies.Wait()
+		d.Close()
+	})
+	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
+	all.ctx, all.db, all.shared, all.log, all.copies = ctx, d, true, slog.New(slog.DiscardHandler), copies
+	return all
+}
+
+// Several clients may open the feed of a thread at its very beginning: what one of them has
+// read of it in the database is old when another has already found that it has begun.
+func TestAFeedIsNotOverForWhoLookedBeforeItBegan(t *testing.T) {
+	all := copyingFeeds(t)
+	d := all.db
 
 	before, err := d.FeedState(t.Context(), "t")
 	if err != nil || before.First != 0 {
@@ -42,7 +52,7 @@ func TestAFeedIsNotOverForWhoLookedBeforeItBegan(t *testing.T) {
 	if err != nil || other != one {
 		t.Fatalf("%v, %v", other, err)
 	}
-	copies.Go(func() { all.copy(ctx, one, before) })
+	all.copies.Go(func() { all.copy(all.ctx, one, before) })
 	next := now.First
 	for _, data := range []string{"1", "2"} {
 		event := []db.FeedEvent{{Method: "custom", Channel: "custom", Data: []byte(data)}}
@@ -105,21 +115,11 @@ func TestWhatARunTellsIsStoredWhenSomebodyJoinsElsewhere(t *testing.T) {
 
 // What happens between reading a feed in the database and copying it is copied.
 func TestNewsOfAFeedThatIsBeingOpenedIsCopied(t *testing.T) {
-	d, err := db.OpenSQLite(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	var copies sync.WaitGroup
-	defer copies.Wait()
-	all := newFeeds(Limits{Log: maxFeed, Logs: -1})
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	all.ctx, all.db, all.shared, all.log, all.copies = ctx, d, true, slog.New(slog.DiscardHandler), &copies
+	all := copyingFeeds(t)
 	one, err := all.reachAsOf(t.Context(), "t", func(ctx context.Context, thread string) (db.Feed, error) {
-		state, err := d.FollowFeed(ctx, thread)
+		state, err := all.db.FollowFeed(ctx, thread)
 		if err == nil {
-			_, err = d.AddFeed(ctx, thread, "", "", true, []db.FeedEvent{{Method: "custom", Channel: "custom", Data: []byte("1")}})
+			_, err = all.db.AddFeed(ctx, thread, "", "", true, []db.FeedEvent{{Method: "custom", Channel: "custom", Data: []byte("1")}})
 			all.hear(noteNews + thread)
 		}
 		return state, err

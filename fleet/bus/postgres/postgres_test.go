@@ -47,12 +47,19 @@ func TestBus(t *testing.T) {
 	bustest.Run(t, func(t *testing.T) bus.Bus { return open(t, url, schema) })
 }
 
-func TestABusOnAPoolLeavesItOpen(t *testing.T) {
-	pool, err := pgxpool.New(t.Context(), servertest.Postgres(t))
+// onPool returns a bus on a pool of its own, of which a tracer is told, and who follows t.
+func onPool(t *testing.T, tracer pgx.QueryTracer) (*pgxpool.Pool, *postgres.Bus, bus.Subscription) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(servertest.Postgres(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
+	config.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
 	b, err := postgres.New(t.Context(), pool, postgres.Options{Schema: newSchema()})
 	if err != nil {
 		t.Fatal(err)
@@ -61,13 +68,18 @@ func TestABusOnAPoolLeavesItOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pool, b, s
+}
+
+func TestABusOnAPoolLeavesItOpen(t *testing.T) {
+	pool, b, s := onPool(t, nil)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := pool.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	_, err = s.Read(t.Context())
+	_, err := s.Read(t.Context())
 	_, serr := b.Subscribe(t.Context(), "t")
 	for _, err := range []error{err, serr, b.Publish(t.Context(), "t", nil)} {
 		if !errors.Is(err, bus.ErrClosed) {
@@ -126,25 +138,8 @@ func TestASubscriptionOutlivesTheConnectionThatListens(t *testing.T) {
 // Whoever waits for what is new asks for nothing.
 func TestASubscriptionWithoutNewsAsksNothing(t *testing.T) {
 	var queries counter
-	config, err := pgxpool.ParseConfig(servertest.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.Tracer = &queries
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	b, err := postgres.New(t.Context(), pool, postgres.Options{Schema: newSchema()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, b, s := onPool(t, &queries)
 	defer b.Close()
-	s, err := b.Subscribe(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer s.Close()
 	quiet := false // once it listens
 	for i := 0; i < 60 && !quiet; i++ {

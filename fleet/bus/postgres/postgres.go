@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/fleet/bus"
-	"github.com/superstep-dev/superstep/fleet/bus/internal/polled"
+	"github.com/superstep-dev/superstep/fleet/bus/internal/logged"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 )
@@ -34,7 +34,7 @@ type Options struct {
 
 // Bus is a [bus.Bus] in a PostgreSQL database.
 type Bus struct {
-	polled *polled.Bus
+	logged *logged.Bus
 	log    *rows
 }
 
@@ -66,7 +66,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, err
 	}
 	l := &rows{db: db}
-	b := &Bus{polled.New(l, db.Wire("bus")), l}
+	b := &Bus{logged.New(l, db.Wire("bus")), l}
 	if err := l.sweep(ctx); err != nil { // what processes left that died
 		return nil, errors.Join(err, b.Close())
 	}
@@ -75,17 +75,17 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 
 // Publish implements [bus.Bus].
 func (b *Bus) Publish(ctx context.Context, thread string, batch []byte) error {
-	return b.polled.Publish(ctx, thread, batch)
+	return b.logged.Publish(ctx, thread, batch)
 }
 
 // Subscribe implements [bus.Bus].
 func (b *Bus) Subscribe(ctx context.Context, thread string) (bus.Subscription, error) {
-	return b.polled.Subscribe(ctx, thread)
+	return b.logged.Subscribe(ctx, thread)
 }
 
 // Close ends all subscriptions, and the connections that [Open] made.
 func (b *Bus) Close() error {
-	b.polled.Close()
+	b.logged.Close()
 	b.log.db.Close()
 	return nil
 }
@@ -112,7 +112,7 @@ func in(quoted, query string) string { return strings.ReplaceAll(query, "@", quo
 
 const now = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
-// rows is a [polled.Log].
+// rows is a [logged.Log].
 type rows struct {
 	db    *pgdb.DB
 	swept atomic.Int64
@@ -130,7 +130,7 @@ func (r *rows) Publish(ctx context.Context, thread string, batch []byte) (wanted
 	done, err := r.db.Exec(ctx, r.sql(`WITH t AS (
 		UPDATE @superstep_bus_threads SET newest = newest + 1 WHERE thread = $1::text AND wanted > `+now+` - $3::bigint RETURNING newest)
 		INSERT INTO @superstep_bus_batches (thread, seq, at, data) SELECT $1::text, newest, `+now+`, $2::bytea FROM t`),
-		thread, batch, polled.Wanted.Microseconds())
+		thread, batch, logged.Wanted.Microseconds())
 	return done.RowsAffected() > 0, r.failed("publish", err)
 }
 
@@ -151,10 +151,10 @@ func (r *rows) sweep(ctx context.Context) error {
 	if t := time.Now().UnixMicro(); t-last < (10*time.Second).Microseconds() || !r.swept.CompareAndSwap(last, t) {
 		return nil
 	}
-	if _, err := r.db.Exec(ctx, r.sql(`DELETE FROM @superstep_bus_batches WHERE at < `+now+` - $1::bigint`), polled.Kept.Microseconds()); err != nil {
+	if _, err := r.db.Exec(ctx, r.sql(`DELETE FROM @superstep_bus_batches WHERE at < `+now+` - $1::bigint`), logged.Kept.Microseconds()); err != nil {
 		return r.failed("sweep", err)
 	}
-	_, err := r.db.Exec(ctx, r.sql(`DELETE FROM @superstep_bus_threads WHERE wanted < `+now+` - $1::bigint`), 2*polled.Wanted.Microseconds())
+	_, err := r.db.Exec(ctx, r.sql(`DELETE FROM @superstep_bus_threads WHERE wanted < `+now+` - $1::bigint`), 2*logged.Wanted.Microseconds())
 	return r.failed("sweep", err)
 }
 

@@ -18,7 +18,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/fleet/bus"
-	"github.com/superstep-dev/superstep/fleet/bus/internal/polled"
+	"github.com/superstep-dev/superstep/fleet/bus/internal/logged"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/redisdb"
 )
@@ -37,7 +37,7 @@ const (
 
 // Bus is a [bus.Bus] in a Redis server.
 type Bus struct {
-	polled *polled.Bus
+	logged *logged.Bus
 	log    *streams
 }
 
@@ -73,22 +73,22 @@ func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, l.failed("open", err)
 	}
-	return &Bus{polled.New(l, l), l}, nil
+	return &Bus{logged.New(l, l), l}, nil
 }
 
 // Publish implements [bus.Bus].
 func (b *Bus) Publish(ctx context.Context, thread string, batch []byte) error {
-	return b.polled.Publish(ctx, thread, batch)
+	return b.logged.Publish(ctx, thread, batch)
 }
 
 // Subscribe implements [bus.Bus].
 func (b *Bus) Subscribe(ctx context.Context, thread string) (bus.Subscription, error) {
-	return b.polled.Subscribe(ctx, thread)
+	return b.logged.Subscribe(ctx, thread)
 }
 
 // Close ends all subscriptions, and the connections that [Open] made.
 func (b *Bus) Close() error {
-	b.polled.Close()
+	b.logged.Close()
 	if !b.log.own {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// streams is a [polled.Log] and its [follow.Wire]. A thread that is wanted has a key with the ID of its newest
+// streams is a [logged.Log] and its [follow.Wire]. A thread that is wanted has a key with the ID of its newest
 // batch.
 type streams struct {
 	client goredis.UniversalClient
@@ -125,7 +125,7 @@ redis.call('SET', KEYS[1], id, 'KEEPTTL')
 return 1`)
 
 func (s *streams) Publish(ctx context.Context, thread string, batch []byte) (wanted bool, err error) {
-	wanted, err = publish.Run(ctx, s.client, []string{s.newest(thread), s.batches(thread)}, batch, most, polled.Kept.Milliseconds()).Bool()
+	wanted, err = publish.Run(ctx, s.client, []string{s.newest(thread), s.batches(thread)}, batch, most, logged.Kept.Milliseconds()).Bool()
 	return wanted, s.failed("publish to", err)
 }
 
@@ -146,7 +146,7 @@ func (s *streams) Want(ctx context.Context, threads []string) error {
 	for _, thread := range threads {
 		keys = append(keys, s.newest(thread), s.batches(thread))
 	}
-	return s.failed("subscribe to", want.Run(ctx, s.client, keys, polled.Wanted.Milliseconds()).Err())
+	return s.failed("subscribe to", want.Run(ctx, s.client, keys, logged.Wanted.Milliseconds()).Err())
 }
 
 func (s *streams) Newest(ctx context.Context, threads []string) (map[string]string, error) {

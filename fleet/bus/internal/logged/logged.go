@@ -1,7 +1,7 @@
-// Package polled makes a bus of a log that is kept by a server: processes tell one another of
+// Package logged makes a bus of a log that is kept by a server: processes tell one another of
 // what is new, and ask for it now and then as well, with one question for all threads that a
 // process follows; often where a pooler doesn't let notes through.
-package polled
+package logged
 
 import (
 	"context"

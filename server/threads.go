@@ -564,13 +564,13 @@ func (s *threads) overdue(ctx context.Context, before time.Time) (map[string]tim
 		if err != nil {
 			return nil, err
 		}
-		if taken, err := s.db.AnyOpen(ctx, string(w.Thread)); err != nil {
-			return nil, err
-		} else if !taken {
-			due[string(w.Thread)] = w.Due
-		}
+		due[string(w.Thread)] = w.Due
 	}
-	return due, nil
+	taken, err := s.db.OpenAmong(ctx, slices.Collect(maps.Keys(due)))
+	for _, thread := range taken {
+		delete(due, thread)
+	}
+	return due, err
 }
 
 func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {

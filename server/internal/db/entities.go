@@ -846,6 +846,15 @@ func (d *DB) anyOpen(ctx context.Context, e execer, thread string) (bool, error)
 	return n > 0, err
 }
 
+// OpenAmong returns those of some threads that have runs which have not ended.
+func (d *DB) OpenAmong(ctx context.Context, threads []string) ([]string, error) {
+	if len(threads) == 0 {
+		return nil, nil
+	}
+	of := padded(slices.Clone(threads))
+	return d.ids(ctx, `SELECT DISTINCT thread FROM @superstep_runs WHERE status IN ('pending', 'running') AND thread IN (?`+strings.Repeat(`, ?`, len(of)-1)+`)`, anys(of)...)
+}
+
 // Holds reports whether an instance holds a run that has not ended.
 func (d *DB) Holds(ctx context.Context, id, instance string) (bool, error) {
 	var n int

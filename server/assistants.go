@@ -257,10 +257,10 @@ func (b *assistantBody) fits(w http.ResponseWriter, r *http.Request, g *served) 
 		if err != nil {
 			return err
 		}
-		var runs runBody
-		configurable = config.known("config.configurable", configurable, runs.warn)
-		context = config.known("context", context, runs.warn)
-		warned(w, runs.left)
+		var left leftOut
+		configurable = config.known("config.configurable", configurable, &left)
+		context = config.known("context", context, &left)
+		warned(w, left)
 	}
 	return checkConfig(g, configurable, context)
 }

@@ -326,14 +326,14 @@ var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
 // conclude notes what came of the run, and tells of it.
 func (x *execution) conclude(failure error, why stop) error {
-	s, ctx, run, g, line, live := x.executor, x.keep, x.run, x.graph, x.line, x.live
+	ctx, run, g := x.keep, x.run, x.graph
 	if why == stopRollback {
-		if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds {
+		if holds, err := x.db.Holds(ctx, run.ID, x.instance); err == nil && !holds {
 			return db.ErrTaken
 		}
 		err := x.rollBack()
 		if err == nil {
-			s.metrics.ended(run, rolledBack)
+			x.metrics.ended(run, rolledBack)
 		}
 		return err
 	}
@@ -341,7 +341,7 @@ func (x *execution) conclude(failure error, why stop) error {
 	var err error
 	readable := false
 	if g != nil {
-		if snap, err = s.on(g, run.ThreadID).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
+		if snap, err = x.on(g, run.ThreadID).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
 			snap, err = nil, nil
 		}
 		if db.Outage(err) {
@@ -366,7 +366,7 @@ func (x *execution) conclude(failure error, why stop) error {
 		if errors.Is(failure, context.DeadlineExceeded) {
 			status = db.Timeout
 		}
-		s.logFailure(ctx, run, failure)
+		x.logFailure(ctx, run, failure)
 	case snap != nil && !snap.Done():
 		status = db.Interrupted
 	}
@@ -381,18 +381,18 @@ func (x *execution) conclude(failure error, why stop) error {
 	} else if snap != nil {
 		outcome = withInterrupts(output, stateOf(snap, false).Interrupts)
 	}
-	line.hold()
-	last := line.track.end()
+	x.line.hold()
+	last := x.line.track.end()
 	if x.enc != nil {
 		x.enc.end(last, snap, said)
 	} else if said != nil {
 		data, _ := json.Marshal(said)
-		line.stream("error", data)
+		x.line.stream("error", data)
 	}
-	if err := live.end(ctx, last, status, snap, told); err != nil {
+	if err := x.live.end(ctx, last, status, snap, told); err != nil {
 		return err
 	}
-	line.tell(endOf(run.ID, outcome))
+	x.line.tell(endOf(run.ID, outcome))
 	shown := snap
 	waits := snap != nil && len(snap.Waits) > 0 && told == nil // it goes on by itself
 	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 && !waits {
@@ -405,12 +405,12 @@ func (x *execution) conclude(failure error, why stop) error {
 	if readable {
 		settle = settledSaying(g, snap, settle)
 	}
-	used, cost, err := s.usageOf(ctx, run, &x.used)
+	used, cost, err := x.usageOf(ctx, run, &x.used)
 	if db.Outage(err) {
 		return err
 	}
 	if err != nil { // what the run came to stands for all that
-		s.log.LogAttrs(ctx, slog.LevelWarn, "server: what the models of a run used can't be read", slog.String("run", run.ID), slog.String("thread", run.ThreadID), slog.Any("error", err))
+		x.log.LogAttrs(ctx, slog.LevelWarn, "server: what the models of a run used can't be read", slog.String("run", run.ID), slog.String("thread", run.ThreadID), slog.Any("error", err))
 	}
 	ended := func(r *db.Run) {
 		r.Status, r.Error, r.UpdatedAt, r.EndedAt, r.Usage, r.Cost = status, told, now(), now(), used, cost
@@ -418,14 +418,14 @@ func (x *execution) conclude(failure error, why stop) error {
 	ended(run)
 	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, &x.body, outcome, traceOf(run, &x.body, snap)), Waits: waits}
 	var remove time.Time
-	err = line.conclude(func(rest []db.FeedEvent) (err error) {
+	err = x.line.conclude(func(rest []db.FeedEvent) (err error) {
 		end.Events = rest
-		_, remove, err = s.db.FinishRun(ctx, run.ID, run.ThreadID, s.instance, end, ended)
+		_, remove, err = x.db.FinishRun(ctx, run.ID, run.ThreadID, x.instance, end, ended)
 		if !errors.Is(err, db.ErrNotFound) {
 			return err
 		}
 		if end.Webhook != nil { // it went with its thread
-			return s.db.AddWebhook(ctx, end.Webhook)
+			return x.db.AddWebhook(ctx, end.Webhook)
 		}
 		return nil
 	})
@@ -433,14 +433,14 @@ func (x *execution) conclude(failure error, why stop) error {
 		return err
 	}
 	if !remove.IsZero() {
-		err := s.threads.eraseThread(ctx, run.ThreadID, remove, true)
+		err := x.threads.eraseThread(ctx, run.ThreadID, remove, true)
 		if err != nil && !errors.Is(err, db.ErrNotFound) { // which is tried again
-			s.log.LogAttrs(ctx, slog.LevelWarn, "server: the thread of a run could not be removed", slog.String("thread", run.ThreadID), slog.Any("error", err))
+			x.log.LogAttrs(ctx, slog.LevelWarn, "server: the thread of a run could not be removed", slog.String("thread", run.ThreadID), slog.Any("error", err))
 		}
 	}
-	s.metrics.ended(run, status)
+	x.metrics.ended(run, status)
 	if end.Webhook != nil {
-		s.hooks.wake()
+		x.hooks.wake()
 	}
 	return nil
 }
@@ -465,22 +465,22 @@ func (s *executor) logFailure(ctx context.Context, run *db.Run, failure error) {
 // rollBack makes the thread what it was before the run, and removes the run. It may be
 // done again if the process dies in the middle.
 func (x *execution) rollBack() error {
-	s, ctx, run, g, line, live := x.executor, x.keep, x.run, x.graph, x.line, x.live
-	head, err := s.head(ctx, run.ThreadID)
+	ctx, run, g := x.keep, x.run, x.graph
+	head, err := x.executor.head(ctx, run.ThreadID)
 	if err != nil {
 		return err
 	}
 	switch {
 	case head == nil || string(head.ID) == run.Base || g == nil: // it wrote nothing, or can't be told from others
 	case run.Base == "":
-		if err := s.store.Delete(ctx, checkpoint.ThreadID(run.ThreadID)); err != nil {
+		if err := x.store.Delete(ctx, checkpoint.ThreadID(run.ThreadID)); err != nil {
 			return err
 		}
 	default:
-		if _, err := s.on(g, run.ThreadID).At(run.Base).Fork(ctx); err != nil {
+		if _, err := x.on(g, run.ThreadID).At(run.Base).Fork(ctx); err != nil {
 			return fmt.Errorf("rolling back: %w", err)
 		}
-		_, err := s.db.UpdateThread(ctx, run.ThreadID, func(t *db.Thread) error {
+		_, err := x.db.UpdateThread(ctx, run.ThreadID, func(t *db.Thread) error {
 			if !slices.Contains(t.RolledBack, run.ID) {
 				t.RolledBack = append(t.RolledBack, run.ID)
 			}
@@ -490,19 +490,19 @@ func (x *execution) rollBack() error {
 			return err
 		}
 	}
-	line.hold()
-	if err := live.end(ctx, line.track.end(), db.Interrupted, nil, nil); err != nil {
+	x.line.hold()
+	if err := x.live.end(ctx, x.line.track.end(), db.Interrupted, nil, nil); err != nil {
 		return err
 	}
-	line.tell(endOf(run.ID, nil))
+	x.line.tell(endOf(run.ID, nil))
 	var snap *snapshot
 	if g != nil {
-		if snap, err = s.on(g, run.ThreadID).State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		if snap, err = x.on(g, run.ThreadID).State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return err
 		}
 	}
-	return line.conclude(func(rest []db.FeedEvent) error {
-		err := s.db.DropRun(ctx, run.ID, run.ThreadID, s.instance, db.End{Now: now(), Settle: settledSaying(g, snap, settled(snap, nil)), Events: rest})
+	return x.line.conclude(func(rest []db.FeedEvent) error {
+		err := x.db.DropRun(ctx, run.ID, run.ThreadID, x.instance, db.End{Now: now(), Settle: settledSaying(g, snap, settled(snap, nil)), Events: rest})
 		if errors.Is(err, db.ErrNotFound) {
 			return nil
 		}

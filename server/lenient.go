@@ -37,7 +37,7 @@ func (b *runBody) leaveOut(g *served, dialogue bool) error {
 		for _, name := range slices.Sorted(maps.Keys(input)) {
 			if !shape.takes(name) {
 				delete(input, name)
-				b.warn("input: unknown field %q", name)
+				b.left.add("input: unknown field %q", name)
 			}
 		}
 		if len(input) < n {
@@ -51,7 +51,7 @@ func (b *runBody) leaveOut(g *served, dialogue bool) error {
 		*points.list = slices.DeleteFunc(slices.Clone(*points.list), func(node string) bool {
 			unknown := node != "*" && !slices.Contains(g.Nodes(), node)
 			if unknown {
-				b.warn("%s: graph %q has no node %q", points.what, g.name, node)
+				b.left.add("%s: graph %q has no node %q", points.what, g.name, node)
 			}
 			return unknown
 		})
@@ -60,13 +60,13 @@ func (b *runBody) leaveOut(g *served, dialogue bool) error {
 	if err != nil {
 		return err
 	}
-	b.Config.Configurable = config.known("config.configurable", b.Config.Configurable, b.warn)
-	b.Context = config.known("context", b.Context, b.warn)
+	b.Config.Configurable = config.known("config.configurable", b.Config.Configurable, &b.left)
+	b.Context = config.known("context", b.Context, &b.left)
 	return nil
 }
 
-// known returns of a configuration what a graph has a place for, and warns of the rest.
-func (c *shape) known(what string, all object, warn func(format string, args ...any)) object {
+// known returns of a configuration what a graph has a place for, and adds the rest to what was left out.
+func (c *shape) known(what string, all object, left *leftOut) object {
 	if c == nil {
 		return all
 	}
@@ -74,23 +74,26 @@ func (c *shape) known(what string, all object, warn func(format string, args ...
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		if !c.takes(name) && !ofServer(name) && !ofProtocol(name) {
 			delete(kept, name)
-			warn("%s: unknown field %q", what, name)
+			left.add("%s: unknown field %q", what, name)
 		}
 	}
 	return kept
 }
 
+// leftOut is what was left out of a request.
+type leftOut []string
+
 // maxWarnings bounds what a client is told of.
 const maxWarnings = 10
 
-func (b *runBody) warn(format string, args ...any) {
-	if len(b.left) < maxWarnings {
-		b.left = append(b.left, fmt.Sprintf("%.200s was left out", fmt.Sprintf(format, args...)))
+func (l *leftOut) add(format string, args ...any) {
+	if len(*l) < maxWarnings {
+		*l = append(*l, fmt.Sprintf("%.200s was left out", fmt.Sprintf(format, args...)))
 	}
 }
 
 // warned tells a client of what was left out (RFC 7234, 5.5).
-func warned(w http.ResponseWriter, left []string) {
+func warned(w http.ResponseWriter, left leftOut) {
 	for _, text := range left {
 		w.Header().Add("Warning", `299 superstep `+quotedString(text))
 	}

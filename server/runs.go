@@ -58,7 +58,7 @@ type runBody struct {
 
 	V2 *v2Run `json:"__v2__,omitempty"` // set if a command of the second version started it
 
-	left []string // what the client is told was left out
+	left leftOut // what the client is told was left out
 }
 
 // runConfig is the part of a configuration that the server knows; the rest is

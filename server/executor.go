@@ -16,6 +16,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/fleet/bus"
 	"github.com/superstep-dev/superstep/graph"
@@ -52,7 +53,8 @@ type execution struct {
 	of     *prepared // nil: it can't be run
 	graph  *served   // nil: there is none
 	head   *checkpoint.Record
-	resume bool // it goes on where it was when its process ended
+	resume bool       // it goes on where it was when its process ended
+	last   *lastWrite // on which it works; nil: on the server's store
 	line   *line
 	live   *live
 	enc    *encoder // nil: it has told nothing
@@ -63,6 +65,8 @@ type execution struct {
 // it. The error is that of noting.
 func (s *executor) execute(a *activeRun, of *begun) error {
 	x := &execution{executor: s, active: a, keep: context.WithoutCancel(a.ctx), run: of.run, head: of.head}
+	x.last = s.lastWrite(x.run)
+	defer x.last.end(x.keep)
 	err := errors.Join(json.Unmarshal(of.run.Kwargs, &x.body), of.failed)
 	line, failed := s.line(x.keep, x.run, &x.body)
 	if failed != nil {
@@ -129,6 +133,9 @@ func (x *execution) work() error {
 				break
 			}
 			events++
+			if x.last.any() {
+				line.holdBack()
+			}
 			if ev.Type == graph.EventCheckpoint {
 				if err = passed.show(x.keep, &ev); err != nil {
 					break
@@ -251,7 +258,7 @@ func (x *execution) call(ctx context.Context, g via, more []graph.StreamOption) 
 	for _, o := range x.of.options(x.each) {
 		opts = append(opts, o)
 	}
-	thread := x.on(g.served, t.ID)
+	thread := x.on(g.served)
 	ctx = tracecontext.With(ctx, b.Trace)
 	if x.resume {
 		return g.resume(ctx, thread, opts), nil
@@ -331,7 +338,10 @@ func (x *execution) conclude(failure error, why stop) error {
 		if holds, err := x.db.Holds(ctx, run.ID, x.instance); err == nil && !holds {
 			return db.ErrTaken
 		}
-		err := x.rollBack()
+		err := x.last.flush(ctx)
+		if err == nil || engine.Agreed(err) {
+			err = x.rollBack()
+		}
 		if err == nil {
 			x.metrics.ended(run, rolledBack)
 		}
@@ -341,7 +351,7 @@ func (x *execution) conclude(failure error, why stop) error {
 	var err error
 	readable := false
 	if g != nil {
-		if snap, err = x.on(g, run.ThreadID).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
+		if snap, err = x.on(g).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
 			snap, err = nil, nil
 		}
 		if db.Outage(err) {
@@ -417,6 +427,9 @@ func (x *execution) conclude(failure error, why stop) error {
 	}
 	ended(run)
 	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, &x.body, outcome, traceOf(run, &x.body, snap)), Waits: waits}
+	if x.last != nil {
+		end.Last = x.last.storeIn
+	}
 	var remove time.Time
 	err = x.line.conclude(func(rest []db.FeedEvent) (err error) {
 		end.Events = rest
@@ -429,6 +442,10 @@ func (x *execution) conclude(failure error, why stop) error {
 		}
 		return nil
 	})
+	if engine.Agreed(err) { // others have written to the thread: nothing is told of what they refuse
+		x.line.last = nil
+		return x.conclude(fmt.Errorf("%w: %w", graph.ErrThreadBusy, err), why)
+	}
 	if err != nil {
 		return err
 	}
@@ -477,7 +494,7 @@ func (x *execution) rollBack() error {
 			return err
 		}
 	default:
-		if _, err := x.on(g, run.ThreadID).At(run.Base).Fork(ctx); err != nil {
+		if _, err := x.on(g).At(run.Base).Fork(ctx); err != nil {
 			return fmt.Errorf("rolling back: %w", err)
 		}
 		_, err := x.db.UpdateThread(ctx, run.ThreadID, func(t *db.Thread) error {
@@ -497,7 +514,7 @@ func (x *execution) rollBack() error {
 	x.line.tell(endOf(run.ID, nil))
 	var snap *snapshot
 	if g != nil {
-		if snap, err = x.on(g, run.ThreadID).State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		if snap, err = x.on(g).State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return err
 		}
 	}

@@ -171,6 +171,13 @@ func (l *line) hold() {
 	l.ending = true
 }
 
+// holdBack is hold for a run that has just written its last checkpoint, which is stored
+// with its end: what is told from now on is of that.
+func (l *line) holdBack() {
+	l.step, l.ending = false, true
+	l.last, l.held = append(l.last, l.held...), nil
+}
+
 // conclude has the run noted as over by a function, together with what is still to be
 // stored of it, and then shows that.
 func (l *line) conclude(note func(rest []db.FeedEvent) error) error {

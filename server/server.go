@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/graph"
@@ -53,6 +54,7 @@ type base struct {
 	names    []string   // of the graphs, in the order registered
 	dialogue *spokenFor // nil: none is served
 	store    checkpoint.Store
+	joint    *postgres.Store // the store, where it shares a database with db; nil: it doesn't
 	memory   memory.Store
 	db       *db.DB
 	log      *slog.Logger
@@ -178,7 +180,7 @@ func EachRun(opts ...graph.RunOption) Option {
 // default), "sqlite:PATH" or "postgres://…", with options as package
 // checkpoint/stores describes them. Of PATH.db the server's own tables stand in
 // PATH.server.db and the long-term memory in PATH.memory.db; in PostgreSQL all
-// stand in one schema.
+// stand in one schema, and a run's end is stored in one transaction with its last checkpoint.
 func Data(url string) Option { return func(c *config) { c.data = url } }
 
 // UseStore keeps threads in a store of the caller's, who closes it, rather than
@@ -370,6 +372,7 @@ func (s *Server) open(ctx context.Context, url string, items memory.Config) erro
 			return err
 		}
 		s.closers = append(s.closers, s.store)
+		s.joint, _ = s.store.(*postgres.Store)
 	}
 	switch at.Backend {
 	case stores.Memory:

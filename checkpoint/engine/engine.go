@@ -176,6 +176,14 @@ var errRestless = fmt.Errorf("%w: others keep writing to it", checkpoint.ErrConf
 
 // Write implements [checkpoint.Store].
 func (e *Engine) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	return e.WriteBy(ctx, w, e.queue.submit)
+}
+
+// WriteBy is Write by whom commits are shared with something else than commits of threads:
+// commit is called in place of [Driver.Commit], with one commit whose Err it sets, and again
+// with another while that is [ErrStale]. Nobody else of this process writes to the thread
+// meanwhile.
+func (e *Engine) WriteBy(ctx context.Context, w *checkpoint.Write, commit func(context.Context, *Commit) error) (checkpoint.Written, error) {
 	if err := e.start(ctx, w.Log.Thread); err != nil {
 		return checkpoint.Written{}, err
 	}
@@ -194,7 +202,7 @@ func (e *Engine) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Wri
 		return checkpoint.Written{}, err
 	}
 	defer func() { <-t.turn }()
-	out, err := e.write(ctx, t, w, &row)
+	out, err := e.write(ctx, t, w, &row, commit)
 	if err != nil {
 		t.forget()
 	}
@@ -216,7 +224,7 @@ func (e *Engine) enter(ctx context.Context, t *thread) error {
 	}
 }
 
-func (e *Engine) write(ctx context.Context, t *thread, w *checkpoint.Write, row *Row) (checkpoint.Written, error) {
+func (e *Engine) write(ctx context.Context, t *thread, w *checkpoint.Write, row *Row, commit func(context.Context, *Commit) error) (checkpoint.Written, error) {
 	var see looked
 	fresh := false
 	for range tries {
@@ -247,7 +255,7 @@ func (e *Engine) write(ctx context.Context, t *thread, w *checkpoint.Write, row 
 			return checkpoint.Written{Fence: p.fence}, nil
 		}
 		c := p.commit
-		if err := e.queue.submit(ctx, c); err != nil {
+		if err := commit(ctx, c); err != nil {
 			return checkpoint.Written{}, err
 		}
 		if c.Err == nil {

@@ -183,14 +183,7 @@ func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
 
 func (d *driver) commit(batch []*engine.Commit) error {
 	// Every writer, of any program, locks threads in the same order.
-	batch = slices.Clone(batch)
-	batch = slices.DeleteFunc(batch, func(c *engine.Commit) bool {
-		if n := len(c.Append); n > 0 && c.Append[n-1].Place > maxPlace {
-			c.Err = fmt.Errorf("%w: thread %q has reached the limit of records", checkpoint.ErrInvalid, c.Thread)
-			return true
-		}
-		return false
-	})
+	batch = slices.DeleteFunc(slices.Clone(batch), tooLong)
 	slices.SortStableFunc(batch, func(a, b *engine.Commit) int { return cmp.Compare(a.Thread, b.Thread) })
 	for len(batch) > 0 {
 		n := slices.IndexFunc(batch, func(c *engine.Commit) bool { return !plain(c) })
@@ -206,6 +199,15 @@ func (d *driver) commit(batch []*engine.Commit) error {
 		batch = batch[n:]
 	}
 	return nil
+}
+
+// tooLong reports whether a commit has no place for its rows, and sets its Err.
+func tooLong(c *engine.Commit) bool {
+	if n := len(c.Append); n == 0 || c.Append[n-1].Place <= maxPlace {
+		return false
+	}
+	c.Err = fmt.Errorf("%w: thread %q has reached the limit of records", checkpoint.ErrInvalid, c.Thread)
+	return true
 }
 
 // transaction makes commits in one transaction.

@@ -47,6 +47,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -56,6 +57,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
@@ -102,7 +104,44 @@ const (
 
 // Store is a [checkpoint.Store] in a PostgreSQL database, with all that an
 // [engine.Engine] can do.
-type Store struct{ *engine.Engine }
+type Store struct {
+	*engine.Engine
+	driver *driver
+}
+
+// Tx is a transaction of the caller's: a *sql.Tx, say.
+type Tx interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Within makes a transaction of the caller's: it begins it, calls write at its end, since from
+// then on the transaction holds the thread for itself, and commits it, unless there is an error,
+// which it returns.
+type Within func(ctx context.Context, write func(Tx) error) error
+
+// WriteIn is Write in a transaction of the caller's on the same database, which must be READ
+// COMMITTED: what else is done in it happens with the write or not at all. Within is called
+// again, with another write, if others have changed the thread meanwhile. Errors of within are
+// returned as they are.
+func (s *Store) WriteIn(ctx context.Context, w *checkpoint.Write, within Within) (checkpoint.Written, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.driver.timeout)
+	defer cancel()
+	return s.WriteBy(ctx, w, func(ctx context.Context, c *engine.Commit) error {
+		if tooLong(c) {
+			return c.Err
+		}
+		err := within(ctx, func(tx Tx) error {
+			if err := scanCommit(tx.QueryRowContext(ctx, s.driver.sql.commit, args(c)...), c); err != nil {
+				return err
+			}
+			return c.Err
+		})
+		if errors.Is(err, engine.ErrStale) {
+			return nil // c says so
+		}
+		return err
+	})
+}
 
 // driver keeps an engine's rows.
 type driver struct {
@@ -183,7 +222,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, explain("open", db.Server, err)
 	}
 	d := &driver{db: db, timeout: o.Timeout, sql: newStatements(db.Quoted)}
-	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost})}, nil
+	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost}), d}, nil
 }
 
 // Close implements [engine.Driver]. Commits that have begun are finished.

@@ -355,9 +355,13 @@ func (d *DB) tx(ctx context.Context, f func(execer) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	var o sql.TxOptions
+	if d.pg != nil { // whatever the database does by itself
+		o.Isolation = sql.LevelReadCommitted
+	}
 	// SQLite's driver reports the end of a context even where BEGIN has begun, and
 	// would leave the transaction open.
-	tx, err := d.sql.BeginTx(context.WithoutCancel(ctx), nil)
+	tx, err := d.sql.BeginTx(context.WithoutCancel(ctx), &o)
 	if err != nil {
 		return err
 	}

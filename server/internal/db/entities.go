@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint/postgres"
 )
 
 // Assistant is a graph with a configuration, as clients see it.
@@ -724,6 +726,10 @@ type End struct {
 	Waits   bool        // the thread goes on later: one that was made for the run stays
 	Webhook *Webhook    // to be called; nil if none is
 	Events  []FeedEvent // the last that are told of the run
+
+	// Last, if it isn't nil, has the run's last checkpoint stored in the transaction that it is
+	// given, by [postgres.Store.WriteIn].
+	Last func(context.Context, postgres.Within) error
 }
 
 // FinishRun notes that a run of a holder is over, and all that follows from it: all
@@ -731,33 +737,43 @@ type End struct {
 // thread was made for the run it is the caller's to remove, until the time returned.
 // A run that is gone, with its thread or without, is ErrNotFound.
 func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, change func(*Run)) (run *Run, remove time.Time, err error) {
-	run = new(Run)
-	err = d.tx(ctx, func(tx execer) error {
-		t := new(Thread)
-		if _, err := d.both(ctx, tx, id, thread, holder, t, run); err != nil {
-			return err
+	last := end.Last
+	if last == nil {
+		last = func(ctx context.Context, within postgres.Within) error {
+			return within(ctx, func(postgres.Tx) error { return nil })
 		}
-		if run.Ended() {
-			return ErrEnded
-		}
-		change(run)
-		if err := d.putRun(ctx, tx, run); err != nil {
-			return err
-		}
-		alive := t.Status != removed
-		if err := d.settle(ctx, tx, t, end); err != nil {
-			return err
-		}
-		if alive && t.Status == removed {
-			remove = t.ExpiresAt
-		}
-		if end.Webhook != nil {
-			if err := d.addWebhook(ctx, tx, end.Webhook); err != nil {
+	}
+	err = last(ctx, func(ctx context.Context, store func(postgres.Tx) error) error {
+		return d.tx(ctx, func(tx execer) error {
+			t := new(Thread)
+			run, remove = new(Run), time.Time{}
+			if _, err := d.both(ctx, tx, id, thread, holder, t, run); err != nil {
 				return err
 			}
-		}
-		_, _, err = d.addFeed(ctx, tx, thread, "", "", true, end.Events)
-		return err
+			if run.Ended() {
+				return ErrEnded
+			}
+			change(run)
+			if err := d.putRun(ctx, tx, run); err != nil {
+				return err
+			}
+			alive := t.Status != removed
+			if err := d.settle(ctx, tx, t, end); err != nil {
+				return err
+			}
+			if alive && t.Status == removed {
+				remove = t.ExpiresAt
+			}
+			if end.Webhook != nil {
+				if err := d.addWebhook(ctx, tx, end.Webhook); err != nil {
+					return err
+				}
+			}
+			if _, _, err := d.addFeed(ctx, tx, thread, "", "", true, end.Events); err != nil {
+				return err
+			}
+			return store(tx)
+		})
 	})
 	return run, remove, err
 }

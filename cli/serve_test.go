@@ -269,7 +269,7 @@ func (r *record) String() string {
 	return r.text.String()
 }
 
-// Words is an evaluator of a program's own.
+// words is an evaluator of a program's own.
 type words struct {
 	Most int `json:"most"`
 }

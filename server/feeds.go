@@ -63,7 +63,12 @@ func newFeeds(l Limits) *feeds {
 func (f *feeds) keptIn(b *base) {
 	f.ctx, f.db, f.shared, f.log, f.copies = b.besideCtx, b.db, b.db.Shared(), b.log, &b.beside
 	if f.shared {
-		f.others = follow.New(b.db.Wire("feeds"), feedPoll, f.check, f.hear)
+		f.others = follow.New(b.db.Wire("feeds"), feedPoll, f.check, func(note string) {
+			if note == noteLook {
+				signal(b.look)
+			}
+			f.hear(note)
+		})
 	}
 }
 

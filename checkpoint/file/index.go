@@ -66,7 +66,7 @@ func (lx *logIndex) add(p *parsed, text []byte, off int64, n int) error {
 	}
 	if r.bytes == 0 {
 		var room [512]byte
-		r.bytes = last.bytes + int64(len(lx.appendMeta(room[:0], &m, p.own, r.id, last.id))+len(m.data))
+		r.bytes = last.bytes + int64(len(lx.appendMeta(room[:0], &m, p.own, r.id, last.id))+m.size)
 	}
 	lx.rows = append(lx.rows, r)
 	return nil

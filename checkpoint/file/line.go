@@ -368,9 +368,9 @@ type parsed struct {
 	listed      bool
 	labels      []string
 
-	delete, clear []string
-	put           [][2]string
-	putAt         [][2]int // where they stand
+	delete, clear [][]byte
+	put           []engine.Put
+	putSize       int // how many bytes they take in the line
 
 	is           bool // there is a record
 	place, count int64
@@ -385,10 +385,6 @@ type parsed struct {
 func parse(body []byte, skim bool) (p parsed, err error) {
 	c := cursor{b: body}
 	c.expect('{')
-	texts := func() (out []string) {
-		c.list(func() { out = append(out, c.text()) })
-		return out
-	}
 	for more := true; more && c.err == nil && !p.is; more = !p.is && c.more() {
 		at := c.i
 		switch k := string(c.key()); k {
@@ -415,7 +411,7 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 			if skim {
 				c.value()
 			} else {
-				p.word(k, &c, texts)
+				p.word(k, &c)
 			}
 		default:
 			if k == "v" && p.seq == 1 && p.thread == nil && p.version == 0 {
@@ -446,7 +442,11 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 }
 
 // word reads a member that a row does not need.
-func (p *parsed) word(k string, c *cursor, texts func() []string) {
+func (p *parsed) word(k string, c *cursor) {
+	keys := func() (out [][]byte) {
+		c.list(func() { out = append(out, []byte(c.text())) })
+		return out
+	}
 	switch k {
 	case "thread":
 		t := c.text()
@@ -466,22 +466,22 @@ func (p *parsed) word(k string, c *cursor, texts func() []string) {
 	case "minute":
 		p.minute, p.listed, p.header = c.number(), true, true
 	case "labels":
-		p.labels, p.header = texts(), true
+		c.list(func() { p.labels = append(p.labels, c.text()) })
+		p.header = true
 	case "delete":
-		p.delete = texts()
+		p.delete = keys()
 	case "put":
+		from := c.i
 		c.list(func() {
-			at := c.i
 			c.expect('[')
-			var kv [2]string
-			kv[0] = c.text()
+			key := c.text()
 			c.expect(',')
-			kv[1] = c.text()
+			p.put = append(p.put, engine.Put{Key: []byte(key), Value: []byte(c.text()), Replace: true})
 			c.expect(']')
-			p.put, p.putAt = append(p.put, kv), append(p.putAt, [2]int{at, c.i})
 		})
+		p.putSize = c.i - from
 	case "clear":
-		p.clear = texts()
+		p.clear = keys()
 	}
 }
 

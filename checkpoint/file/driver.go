@@ -83,12 +83,18 @@ func (x *index) sides(c *engine.Commit, l *line) {
 			l.delete = append(l.delete, k)
 		}
 	}
-	after := x.side
-	after.Change(l.delete, nil, nil)
-	for i, p := range c.Put {
-		if after.Change(nil, c.Put[i:i+1], nil) > 0 {
+	there := make(map[string]bool, len(l.delete)+len(c.Put)) // what isn't as it was
+	for _, k := range l.delete {
+		there[string(k)] = false
+	}
+	for _, p := range c.Put {
+		is, changed := there[string(p.Key)]
+		if !p.Replace && (is || !changed && x.side.Has(p.Key)) {
 			c.Ignored++
-		} else if !slices.ContainsFunc(c.Clear, func(prefix []byte) bool { return bytes.HasPrefix(p.Key, prefix) }) {
+			continue
+		}
+		there[string(p.Key)] = true
+		if !slices.ContainsFunc(c.Clear, func(prefix []byte) bool { return bytes.HasPrefix(p.Key, prefix) }) {
 			l.put = append(l.put, p)
 		}
 	}
@@ -222,7 +228,7 @@ func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l 
 			return err
 		}
 		text := b[:len(b)-1-crcLen]
-		p, err := parse(text, false)
+		p, err := parse(text)
 		if err == nil {
 			err = y.apply(t.id, &p, text, off+int64(len(out)), len(b))
 		}

@@ -381,8 +381,8 @@ type parsed struct {
 	recAt        int           // where the record starts in the body
 }
 
-// parse reads a body whose checksum fits. With skim only what a row needs is read.
-func parse(body []byte, skim bool) (p parsed, err error) {
+// parse reads a body whose checksum fits.
+func parse(body []byte) (p parsed, err error) {
 	c := cursor{b: body}
 	c.expect('{')
 	for more := true; more && c.err == nil && !p.is; more = !p.is && c.more() {
@@ -408,11 +408,7 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 		case "own":
 			p.own = c.truth()
 		case "thread", "held", "version", "fence", "claim", "lease", "woken", "due", "minute", "labels", "delete", "put", "clear":
-			if skim {
-				c.value()
-			} else {
-				p.word(k, &c)
-			}
+			p.word(k, &c)
 		default:
 			if k == "v" && p.seq == 1 && p.thread == nil && p.version == 0 {
 				p.version = int(c.number())
@@ -441,7 +437,7 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 	return p, c.err
 }
 
-// word reads a member that a row does not need.
+// word reads a member that says nothing of a row.
 func (p *parsed) word(k string, c *cursor) {
 	keys := func() (out [][]byte) {
 		c.list(func() { out = append(out, []byte(c.text())) })
@@ -575,7 +571,7 @@ func (lx *logIndex) appendMeta(b []byte, m *body, own bool, id, prev idKey) []by
 
 // row returns row i of the log, whose line was read and has a checksum that fits.
 func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, i int, meta bool) (r engine.Row, err error) {
-	p, err := parse(text, true)
+	p, err := parse(text)
 	if err == nil && !p.is {
 		err = errNotALine
 	}

@@ -103,14 +103,11 @@ func (d *driver) look(ctx context.Context, name string) (*glance, error) {
 }
 
 func (d *driver) read(ctx context.Context, path, name string) (*glance, error) {
-	id, err := d.threadOf(path)
+	id, err := d.owner(name)
 	if err != nil || id == "" {
 		return nil, err
 	}
 	t := &source{id: id, seed: seedOf(id), path: path}
-	if FileName(id) != name {
-		return nil, t.corrupt(1, 0, foreign(id))
-	}
 	if f, err := os.Open(path); err == nil {
 		t.f = f
 		g, ok := t.glance()
@@ -197,7 +194,7 @@ func (t *source) glanceBack(g *glance, x *index, from, end int64, all bool) (don
 		if err != nil {
 			return false, false
 		}
-		p, err := parse(body, false)
+		p, err := parse(body)
 		if err != nil {
 			return false, false
 		}

@@ -337,7 +337,7 @@ func FuzzLine(f *testing.F) {
 		}
 		// Behind a good checksum anything may stand.
 		for _, body := range [][]byte{bytes.TrimSuffix(b, []byte("}")), b[:max(len(b)-crcLen, 0)]} {
-			p, err := parse(body, false)
+			p, err := parse(body)
 			if err != nil {
 				continue
 			}
@@ -420,7 +420,7 @@ func TestRowsAreReadAsTheyWere(t *testing.T) {
 			if err != nil || !json.Valid(b) && bytes.IndexByte(r.Data, 0) < 0 || bytes.IndexByte(b, '\n') != len(b)-1 {
 				t.Fatalf("%s: %v", b, err)
 			}
-			p, err := parse(body, false)
+			p, err := parse(body)
 			if err == nil {
 				err = x.apply(id, &p, body, 0, len(b))
 			}

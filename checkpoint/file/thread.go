@@ -188,15 +188,17 @@ func (t *thread) hold(ctx context.Context, exclusive, create bool) (created bool
 			}
 			return false, nil, err
 		}
-		if !exclusive && t.current() {
-			return created, nil, nil
+		if !exclusive && t.x != nil && t.undo == nil {
+			if size, err := t.standing(); err == nil && size == t.size {
+				return created, nil, nil
+			}
 		}
 		unlock, err := lockFile(ctx, t.f, t.path, exclusive)
 		if err != nil {
 			return false, nil, t.fail("lock", err)
 		}
-		same, err := t.same()
-		if err == nil && same {
+		size, err := t.standing()
+		if err == nil && size >= 0 {
 			return created, unlock, nil
 		}
 		unlock()
@@ -216,33 +218,23 @@ func (t *thread) removeEmpty() {
 	}
 }
 
-// same reports whether the open file is the one at its path.
-func (t *thread) same() (bool, error) {
+// standing returns the size of the file at the thread's path; -1 if the open one is another.
+func (t *thread) standing() (int64, error) {
 	a, err := t.f.Stat()
 	if err != nil {
-		return false, t.fail("stat", err)
+		return 0, t.fail("stat", err)
 	}
 	b, err := os.Stat(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return -1, nil
 	}
 	if err != nil {
-		return false, t.fail("stat", err)
+		return 0, t.fail("stat", err)
 	}
-	return os.SameFile(a, b), nil
-}
-
-// current reports whether everything is loaded and nothing was appended since.
-func (t *thread) current() bool {
-	if t.x == nil || t.undo != nil {
-		return false
+	if !os.SameFile(a, b) {
+		return -1, nil
 	}
-	a, err := t.f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(t.path)
-	return err == nil && os.SameFile(a, b) && b.Size() == t.size
+	return b.Size(), nil
 }
 
 var errNeedExclusive = errors.New("needs the exclusive lock")
@@ -332,7 +324,7 @@ func (t *source) parse(b []byte, line, off int64) (p parsed, body []byte, err er
 		}
 		return p, nil, t.corrupt(line, off, err)
 	}
-	p, err = parse(body, false)
+	p, err = parse(body)
 	if line == 1 && p.version != 0 && p.version != Version {
 		return p, nil, &VersionError{Path: t.path, Line: line, Found: p.version, Supported: Version}
 	}
@@ -456,7 +448,7 @@ func (t *thread) append(l *line) error {
 		return err
 	}
 	body := b[: len(b)-1-crcLen : len(b)-1-crcLen]
-	p, err := parse(body, false)
+	p, err := parse(body)
 	if err != nil {
 		return fmt.Errorf("%w: thread %q: %w", checkpoint.ErrInvalid, t.id, err)
 	}

@@ -402,7 +402,7 @@ func (t *thread) delete() error {
 	if err != nil {
 		return t.fail("stat", err)
 	}
-	sc := scanner{f: t.f, end: st.Size()}
+	sc := lines(t.f, 0, st.Size())
 	if b, _, err := sc.next(); err == nil {
 		if _, _, err := t.parse(b, 1, 0); errors.Is(err, ErrThread) {
 			return err

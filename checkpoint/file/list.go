@@ -145,7 +145,7 @@ func (t *source) glance() (*glance, bool) {
 	if err != nil {
 		return nil, false
 	}
-	sc := scanner{f: t.f, end: st.Size()}
+	sc := lines(t.f, 0, st.Size())
 	b, whole, err := sc.next()
 	if err != nil || !whole {
 		return nil, false
@@ -243,7 +243,7 @@ func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 	if err != nil {
 		return "", ioError("stat", path, "", err)
 	}
-	sc := scanner{f: f, end: st.Size()}
+	sc := lines(f, 0, st.Size())
 	b, whole, err := sc.next()
 	if err == io.EOF || err == nil && !whole && d.opts.Recover {
 		return "", nil
@@ -388,7 +388,7 @@ func (t *source) check(ctx context.Context, found func(*checkpoint.CorruptError)
 	if err != nil {
 		return t.fail("stat", err)
 	}
-	sc := scanner{f: t.f, end: st.Size()}
+	sc := lines(t.f, 0, st.Size())
 	x, lost := newIndex(), false // lost: what lines say that could not be read isn't known
 	var seq int64
 	for n := int64(1); ; n++ {

@@ -1,7 +1,9 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"encoding/json"
@@ -9,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -256,9 +259,12 @@ func (t *thread) refresh(ctx context.Context, exclusive bool) error {
 	if t.x == nil || st.Size() < t.size {
 		t.x, t.size = newIndex(), 0
 	}
-	sc := scanner{f: t.f, off: t.size, end: st.Size()}
+	if st.Size() == t.size {
+		return nil
+	}
+	sc := lines(t.f, t.size, st.Size())
 	for err == nil {
-		err = t.next(ctx, &sc, exclusive)
+		err = t.next(ctx, sc, exclusive)
 	}
 	if err == io.EOF {
 		return nil
@@ -507,7 +513,7 @@ func (t *source) body(b []byte, off int64) ([]byte, error) {
 
 // lineNumber returns the number of the line that starts at off.
 func (t *source) lineNumber(off int64) (n int64) {
-	sc := scanner{f: t.f, end: off}
+	sc := lines(t.f, 0, off)
 	for n = 1; ; n++ {
 		if _, _, err := sc.next(); err != nil {
 			return n
@@ -517,59 +523,34 @@ func (t *source) lineNumber(off int64) (n int64) {
 
 // scanner reads lines without keeping more than one.
 type scanner struct {
-	f        io.ReaderAt
-	off, end int64 // of the next line; where to stop
-	buf      []byte
-	start, n int // buf[start:n] stands at off
+	*bufio.Scanner
+	off int64 // of the next line
+}
+
+// lines returns a scanner of the lines of a file between two offsets.
+func lines(f io.ReaderAt, from, end int64) *scanner {
+	s := bufio.NewScanner(io.NewSectionReader(f, from, end-from))
+	s.Buffer(make([]byte, min(64<<10, end-from+1)), math.MaxInt)
+	s.Split(func(b []byte, end bool) (int, []byte, error) {
+		n := bytes.IndexByte(b, '\n') + 1
+		if n == 0 && end {
+			n = len(b)
+		}
+		if n == 0 {
+			return 0, nil, nil
+		}
+		return n, b[:n], nil
+	})
+	return &scanner{s, from}
 }
 
 // next returns the next line without its newline; whole is false for a last
 // line that has none. The bytes are valid until the next call.
 func (s *scanner) next() (line []byte, whole bool, err error) {
-	searched := 0
-	for {
-		if i := bytes.IndexByte(s.buf[s.start+searched:s.n], '\n'); i >= 0 {
-			i += searched
-			line = s.buf[s.start : s.start+i]
-			s.start += i + 1
-			s.off += int64(i) + 1
-			return line, true, nil
-		}
-		have := s.n - s.start
-		searched = have
-		left := s.end - s.off - int64(have)
-		if left <= 0 {
-			if have == 0 {
-				return nil, false, io.EOF
-			}
-			line = s.buf[s.start:s.n]
-			s.off += int64(have)
-			s.start = s.n
-			return line, false, nil
-		}
-		if s.start > 0 {
-			copy(s.buf, s.buf[s.start:s.n])
-			s.start, s.n = 0, have
-		}
-		if have == len(s.buf) {
-			size := max(64<<10, 2*len(s.buf))
-			if int64(size) > s.end-s.off {
-				size = int(max(s.end-s.off, int64(have)+1))
-			}
-			s.buf = append(make([]byte, 0, size), s.buf[:have]...)[:size]
-		}
-		want := s.buf[s.n:]
-		if int64(len(want)) > left {
-			want = want[:left]
-		}
-		m, err := s.f.ReadAt(want, s.off+int64(have))
-		s.n += m
-		if err != nil && !(err == io.EOF && m > 0) {
-			if err == io.EOF {
-				s.end = s.off + int64(have) // shorter than it was
-				continue
-			}
-			return nil, false, err
-		}
+	if !s.Scan() {
+		return nil, false, cmp.Or(s.Err(), io.EOF)
 	}
+	s.off += int64(len(s.Bytes()))
+	line, whole = bytes.CutSuffix(s.Bytes(), []byte("\n"))
+	return line, whole, nil
 }

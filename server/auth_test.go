@@ -757,6 +757,36 @@ func TestTheAnswerForSomebodyElsesIsTheSameAsForNothing(t *testing.T) {
 	}
 }
 
+// Clients that join a run's stream read an error of it, which says no more of somebody
+// else's run than of none.
+func TestARunThatIsNotTheUsersIsAnErrorOfItsStream(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
+	alice := settle(t, visitor{c, "alice"})
+	const none = "0198f1c2-0000-7000-8000-000000000000"
+	for _, tt := range []struct{ thread, run, what string }{
+		{alice.thread, alice.run, "Thread with ID " + alice.thread}, {none, none, "Thread with ID " + none}, {"", alice.run, "Run"}, {"", none, "Run"},
+	} {
+		path := "/runs/" + tt.run + "/stream"
+		if tt.thread != "" {
+			path = "/threads/" + tt.thread + path
+		}
+		status, header, text := c.ask(t.Context(), "GET", path, "", "X-Test-User", "bob")
+		want := `event: error
+data: {"error":"NotFound","message":"404: ` + tt.what + ` not found"}
+
+`
+		if status != 200 || header.Get("Content-Type") != "text/event-stream" || text != want {
+			t.Errorf("%s: %d %q", path, status, text)
+		}
+		if status, _, text := c.ask(t.Context(), "GET", path, "", "X-Test-User", "bob", "Prefer", "handling=strict"); status != 404 || text != tt.what+" not found\n" {
+			t.Errorf("%s, to a strict client: %d %q", path, status, text)
+		}
+		if status, _, text := c.ask(t.Context(), "GET", path, ""); status != 401 {
+			t.Errorf("%s, to nobody: %d %q", path, status, text)
+		}
+	}
+}
+
 func TestAnOwnerStaysTheOwner(t *testing.T) {
 	c := start(t, server.Graph(booking(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
 	alice := settle(t, visitor{c, "alice"})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
 // streamRun starts a run and sends what happens in it.
@@ -59,6 +60,27 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 	return s.left(r, run, cancel, s.serveStream(w, r, run, from, modes))
 }
 
+// refuseStream answers who joins a run with an error. A run that isn't there, or isn't the
+// user's, is an event of its stream, as LangGraph's clients expect, unless the client is strict.
+func refuseStream(w http.ResponseWriter, r *http.Request, f *turn.Fault) {
+	if f.Status != http.StatusNotFound || strict(r) {
+		refuse(w, r, &fault{f.Status, f.Text})
+		return
+	}
+	told, _ := json.Marshal(db.RunError{Error: "NotFound", Message: "404: " + printable(f.Text)}) // of strings
+	streams(w)
+	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", told) // a client that has gone needs no error
+}
+
+// streams says that the answer is a stream of events.
+func streams(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+}
+
 // left is called when a client of a run has been served. If it left before the end,
 // however that was noticed, the run is cancelled where it asked for that.
 func (s *runs) left(r *http.Request, run *db.Run, cancel bool, err error) error {
@@ -97,11 +119,7 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		return err
 	}
 	defer log.leave()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	streams(w)
 	flush := http.NewResponseController(w)
 	if err := flush.Flush(); err != nil {
 		return err

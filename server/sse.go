@@ -112,7 +112,8 @@ func listed(r *http.Request, name string) ([]string, error) {
 	return values, nil
 }
 
-// serveStream sends a run's events from an ID on; -1 means from now on.
+// serveStream sends a run's events from an ID on; -1 means from now on, as does what no event
+// has had yet.
 func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, from int64, modes []string) error {
 	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
@@ -128,14 +129,15 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		_, err := w.Write([]byte(": the run is over, and its events are not kept any more\n"))
 		return err
 	}
-	if next := log.next(); from < 0 || from > next {
-		from = next
+	at := int64(0)
+	if from < 0 || from > log.nth() {
+		at, from = log.next(), 0
 	}
 	for {
 		// A heartbeat is a comment with a single line feed: clients take an empty
 		// line for the end of an event.
 		wait, stop := context.WithTimeout(r.Context(), heartbeat)
-		ev, err := log.read(wait, from)
+		ev, err := log.read(wait, at)
 		stop()
 		switch {
 		case r.Context().Err() != nil:
@@ -151,8 +153,8 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		case err != nil:
 			return err
 		default:
-			from = ev.Seq + 1
-			if len(modes) > 0 && !wanted(ev.Method, modes) {
+			at = ev.Seq + 1
+			if ev.Nth < from || len(modes) > 0 && !wanted(ev.Method, modes) {
 				continue
 			}
 			if err := sendEvent(w, ev); err != nil {
@@ -191,7 +193,7 @@ func wanted(event string, modes []string) bool {
 }
 
 func sendEvent(w io.Writer, ev *db.FeedEvent) error {
-	_, err := w.Write(frame(ev.Method, ev.Data, ev.Seq))
+	_, err := w.Write(frame(ev.Method, ev.Data, ev.Nth))
 	return err
 }
 

@@ -638,6 +638,18 @@ func (f *feed) nextOf(run string) int64 {
 	return f.at
 }
 
+// nthOf returns the number among what a run streams that its next event has, as far as is known.
+func (f *feed) nthOf(run string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ev := range slices.Backward(f.events) {
+		if ev.Run == run && ev.Version == 1 && ev.Method != endEvent {
+			return ev.Nth + 1
+		}
+	}
+	return 0
+}
+
 // since returns the number from which on to read what is left after an event.
 func (f *feed) since(seq int64) int64 {
 	f.mu.Lock()

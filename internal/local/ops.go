@@ -293,9 +293,6 @@ func (s *Session) passed(ctx context.Context, epoch checkpoint.ID) error {
 // due; see Options.Wake.
 func (s *Session) Submit(ctx context.Context) error {
 	err := s.Flush(ctx)
-	if errors.Is(err, ErrDrained) {
-		err = nil
-	}
 	if err == nil && s.last == nil && s.m.Pending() {
 		err = s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log, Wake: true})
 	}

@@ -67,7 +67,6 @@ func (s *Session) claim(ctx context.Context) (checkpoint.Fence, error) {
 	case err != nil:
 		return 0, &CheckpointError{Thread: thread, Op: "save", Err: err}
 	}
-	s.saver.keep.claimed(s.o.Log, written.Fence)
 	return written.Fence, nil
 }
 

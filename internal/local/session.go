@@ -88,7 +88,6 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 			s.saver = o.parent.s.saver
 		} else {
 			s.saver = newSaver(o)
-			s.saver.keep = s.keeper()
 		}
 	}
 	if o.Run != "" {

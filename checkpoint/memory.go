@@ -272,7 +272,7 @@ func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
 	}
 	fence := t.fence
 	if w.Claim {
-		fence = t.next(deleted)
+		fence = t.known(deleted) + 1
 	}
 	l := t.log(w.Log.Namespace)
 	fresh := l == nil
@@ -317,12 +317,12 @@ func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
 	return out, nil
 }
 
-// next returns the fence of the next claim. The first goes on after deleted.
-func (t *memThread) next(deleted Fence) Fence {
+// known returns the fence, or one from which that of a new thread goes on after deleted.
+func (t *memThread) known(deleted Fence) Fence {
 	if t.fence == 0 {
-		return deleted + 1
+		return deleted.Cut()
 	}
-	return t.fence + 1
+	return t.fence
 }
 
 // place checks that the record fits, and says where.

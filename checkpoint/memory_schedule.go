@@ -307,7 +307,7 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 		n.append(rec, n.spot(rec.ID))
 	}
 	if len(r.Remove) > 0 {
-		t.fence = t.next(Fence(m.deleted.Load()))
+		t.fence = t.known(Fence(m.deleted.Load())).Cut()
 	}
 	if r.Log.Namespace == "" {
 		t.root = n

@@ -69,7 +69,25 @@ type CorruptError struct {
 // thread on the strength of what it read before records went. A thread that was
 // deleted and begins anew goes on above all fences that it had: its first one is
 // whatever a store can be sure of.
+//
+// A claim raises it by one, and what removes records as [Fence.Cut] does: so it tells
+// whether records went since another was read, however often the thread was claimed.
 type Fence int64
+
+// claims is how many bits of a fence count claims, about.
+const claims = 20
+
+// Cut returns the fence after records were removed.
+func (f Fence) Cut() Fence { return f + 1<<claims }
+
+// Uncut reports whether surely no records were removed between two reads of a thread that
+// returned f and g.
+func (f Fence) Uncut(g Fence) bool { return f > 0 && g > 0 && f>>claims == g>>claims }
+
+// FirstFence returns a fence for a thread that has none yet, which is claimed or cut then:
+// above those that a deleted thread of its name had, if it was cut less than once a
+// millisecond.
+func FirstFence(now time.Time) Fence { return Fence(now.UnixMicro() << (claims / 2)) }
 
 // Unclaimed is the fence that [Store.Head] returns of a thread that has none yet.
 const Unclaimed Fence = -1
@@ -365,8 +383,8 @@ type Rewriter interface {
 	// a record of Replace or Remove does not exist, ErrConflict when the log's
 	// head is not r.Head, ErrBusy when another holds the thread by a live lease, ErrFenced
 	// when r.Fence is not the thread's, and ErrInvalid when what remains cannot
-	// stand: see [Rewrite]. When records are removed, the thread's fence grows as by
-	// a claim: whoever has claimed or read it before must read it again. What it
+	// stand: see [Rewrite]. When records are removed, the thread's fence grows as
+	// [Fence.Cut] says: whoever has claimed or read it before must read it again. What it
 	// frees is free for new records at once, if not for other programs.
 	Rewrite(ctx context.Context, r *Rewrite) error
 }

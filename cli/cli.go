@@ -43,6 +43,7 @@ type app struct {
 	tools                []tool.Tool // see Tools
 	dialogues            Dialogues
 	evaluations          Evaluations
+	grades               bool                          // it has evaluations
 	ends                 []func(context.Context) error // see AtEnd
 	store                checkpoint.Store
 	url                  string

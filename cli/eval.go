@@ -24,6 +24,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/server"
 )
 
 // Evaluations are what the command eval gets from the program.
@@ -40,10 +41,30 @@ type Evaluations struct {
 	Prices model.Table
 }
 
-// Evaluation says what the command eval gets from the program.
+// Evaluation says what the command eval gets from the program. The command serve has an
+// [eval.Grader] then beside the graphs, with Kinds: the page Tests of the studio evaluates
+// with it. A graph of the program's own of that name takes its place.
 //
 //	cli.Main(cli.Graph(g), cli.Evaluation(cli.Evaluations{Judge: models.Open}))
-func Evaluation(e Evaluations) Option { return func(a *app) { a.evaluations = e } }
+func Evaluation(e Evaluations) Option {
+	return func(a *app) { a.evaluations, a.grades = e, true }
+}
+
+// grader returns the graph that judges what a server ran, if the program has evaluations and
+// no such graph of its own.
+func (a *app) grader() ([]server.Option, error) {
+	own := func(g *compiled) bool { return g.name == eval.GraderName }
+	if !a.grades || slices.ContainsFunc(a.graphs, own) || slices.ContainsFunc(a.demo, own) {
+		return nil, nil
+	}
+	kinds := eval.Builtin(eval.Judge{})
+	maps.Copy(kinds, a.evaluations.Kinds)
+	g, err := eval.Grader(kinds)
+	if err != nil {
+		return nil, err
+	}
+	return []server.Option{server.Graph(g, server.Describe("Judges runs for the page Tests of the studio, with the evaluators of package eval."))}, nil
+}
 
 // evalCommand holds the commands for data sets.
 func (a *app) evalCommand() *cobra.Command {

@@ -70,7 +70,9 @@ time at which it is due, where there is one.
 
 With --stuck those alone that cannot go on by themselves, and why: their run failed
 or died, they wait at a node that the graph does not have, a newer program wrote them, or
-they cannot be read. Each thread is loaded for that.`,
+they cannot be read. Each thread is loaded for that. A server, which goes on itself with
+threads whose run died, is asked for those whose run failed and for those that have been
+due for more than a minute and that no run has taken.`,
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -304,9 +305,6 @@ func statusOf(s client.ThreadStatus) string {
 }
 
 func (r *remote) threads(ctx context.Context, q threadQuery) (list []threadRow, more bool, err error) {
-	if q.stuck {
-		return nil, false, Usage("--stuck works on a store, and not over a server")
-	}
 	if err := r.open(ctx, false); err != nil {
 		return nil, false, err
 	}
@@ -332,6 +330,9 @@ func (r *remote) threads(ctx context.Context, q threadQuery) (list []threadRow, 
 	if q.limit > 0 && q.prefix == "" {
 		search.Limit = q.limit + 1
 	}
+	if q.stuck {
+		return r.stuck(ctx, q, search)
+	}
 	for th, err := range r.c.Threads(ctx, search) {
 		if err != nil {
 			return list, more, r.explain(err)
@@ -342,10 +343,65 @@ func (r *remote) threads(ctx context.Context, q threadQuery) (list []threadRow, 
 		if q.limit > 0 && len(list) == q.limit {
 			return list, true, nil
 		}
-		list = append(list, threadRow{
-			Thread: th.ID, Graph: th.GraphID(), Status: statusOf(th.Status), CreatedAt: th.CreatedAt, UpdatedAt: th.UpdatedAt,
-			Metadata: texts(th.Metadata),
-		})
+		list = append(list, rowOf(th))
+	}
+	return list, false, nil
+}
+
+func rowOf(th *client.Thread) threadRow {
+	return threadRow{
+		Thread: th.ID, Graph: th.GraphID(), Status: statusOf(th.Status), CreatedAt: th.CreatedAt, UpdatedAt: th.UpdatedAt,
+		Metadata: texts(th.Metadata),
+	}
+}
+
+// overdue is for how long no run has taken a thread that is due, as in the studio.
+const overdue = time.Minute
+
+// stuck returns the threads of a search whose run failed, or that are due and taken by nobody.
+// Those whose run died a server goes on with itself.
+func (r *remote) stuck(ctx context.Context, q threadQuery, search client.ThreadSearch) (list []threadRow, more bool, err error) {
+	failed, late := search, search
+	failed.Status, failed.Select = client.ThreadError, append(slices.Clone(search.Select), "error")
+	late.DueBefore, late.Select = time.Now().Add(-overdue), append(slices.Clone(search.Select), "due_at")
+	at := map[string]int{}
+	add := func(th *client.Thread, why string) {
+		if !strings.HasPrefix(th.ID, q.prefix) {
+			return
+		}
+		i, ok := at[th.ID]
+		if !ok {
+			i, at[th.ID] = len(list), len(list)
+			list = append(list, rowOf(th))
+		}
+		list[i].Stuck = append(list[i].Stuck, why)
+	}
+	if q.status == "" || q.status == statusOf(failed.Status) {
+		for th, err := range r.c.Threads(ctx, failed) {
+			if err != nil {
+				return nil, false, r.explain(err)
+			}
+			why := "its run failed"
+			if f := th.Failure; f != nil {
+				why += ": " + cmp.Or(f.Message, f.Name)
+			}
+			add(th, why)
+		}
+	}
+	for th, err := range r.c.Threads(ctx, late) {
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotImplemented {
+			break // its store can't tell
+		}
+		if err != nil {
+			return nil, false, r.explain(err)
+		}
+		if !th.DueAt.IsZero() { // or else the server doesn't know the search
+			add(th, "it has been due since "+when(th.DueAt)+", and no run has taken it")
+		}
+	}
+	slices.SortStableFunc(list, func(a, b threadRow) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	if q.limit > 0 && len(list) > q.limit {
+		return list[:q.limit], true, nil
 	}
 	return list, false, nil
 }

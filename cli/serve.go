@@ -334,7 +334,11 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 	if o.webhooks {
 		opts = append(opts, server.AllowPrivateWebhooks())
 	}
-	s, err := server.New(ctx, append(opts, graphs...)...)
+	grader, err := a.grader()
+	if err != nil {
+		return err
+	}
+	s, err := server.New(ctx, slices.Concat(opts, graphs, grader)...)
 	if err != nil {
 		return err
 	}

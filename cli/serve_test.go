@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/eval"
 	"github.com/superstep-dev/superstep/server"
 )
 
@@ -266,4 +267,49 @@ func (r *record) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
+}
+
+// words is an evaluator of a program's own.
+type words struct {
+	Most int `json:"most"`
+}
+
+func (w words) Evaluate(_ context.Context, _ eval.Case, r eval.Result) (eval.Score, error) {
+	if n := len(strings.Fields(r.Text())); n > w.Most {
+		return eval.Failed("%d words", n), nil
+	}
+	return eval.Passed(), nil
+}
+
+// The studio's page Tests evaluates with it.
+func TestAProgramWithEvaluationsServesAGrader(t *testing.T) {
+	grade := func(opts ...cli.Option) string {
+		t.Helper()
+		url := servedWith(t, opts)
+		body := `{"assistant_id": "grader", "input": {"runs": [{"case": {"name": "a", "input": {"topic": "cats"}, "evaluators": [{"type": "words", "most": 1}]}, "state": {"topic": "cats"}, "output": "two words"}]}}`
+		answer, err := http.Post(url+"/runs/wait", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	evaluations := cli.Evaluation(cli.Evaluations{Kinds: eval.Kinds{"words": eval.KindOf(words{})}})
+	if got := grade(evaluations); !strings.Contains(got, "2 words") {
+		t.Errorf("its own evaluators don't judge: %s", got)
+	}
+	if got := grade(); !strings.Contains(got, "No assistant found") {
+		t.Errorf("without evaluations: %s", got)
+	}
+	own, err := eval.Grader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := grade(evaluations, cli.Graph(own)); !strings.Contains(got, "words") || strings.Contains(got, "2 words") {
+		t.Errorf("the program's own grader doesn't take its place: %s", got)
+	}
 }

@@ -36,7 +36,7 @@ type FoundRun struct {
 	Failure *Failure `json:"error"`
 }
 
-// Failure is what is known of a run that failed.
+// Failure is what is known of why a run failed.
 type Failure struct {
 	Name    string `json:"error"` // of the kind of error
 	Message string `json:"message"`

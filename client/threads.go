@@ -22,6 +22,9 @@ type Thread struct {
 	// Values is the state, null if there is none or it was not selected.
 	Values json.RawMessage `json:"values"`
 
+	// Failure is why the last run failed; nil if it didn't, or that was not selected ("error").
+	Failure *Failure `json:"error"`
+
 	// Interrupts are the open questions, by the ID of the task that asks.
 	Interrupts map[string][]Interrupt `json:"interrupts"`
 

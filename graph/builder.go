@@ -32,7 +32,7 @@ type draft struct {
 	nodes    []nodeConfig
 	defaults nodeConfig // of the nodes
 	routers  []routerConfig
-	problems []plan.Problem
+	problems []Problem
 	settings settings
 	input    *inputType
 	output   *outputType
@@ -223,8 +223,8 @@ func (b *Builder[S]) made() *draft {
 	return &b.draft
 }
 
-func (d *draft) problem(kind plan.Kind, node, fix, format string, args ...any) {
-	d.problems = append(d.problems, plan.Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
+func (d *draft) problem(kind, node, fix, format string, args ...any) {
+	d.problems = append(d.problems, Problem{Kind: kind, Name: node, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
 // AddEdge makes to follow from. Several edges out of one node run their targets

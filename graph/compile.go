@@ -76,11 +76,7 @@ func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
 }
 
 // compileStruct is Compile for states that are structs, whose plain fields have a size.
-func (d *draft) compileStruct(t *state.Type, unfit []state.Problem, opts []Option) (*engine, error) {
-	var problems []Problem
-	for _, p := range unfit {
-		problems = append(problems, Problem{Kind: "field type", Name: p.Field, Text: p.String()})
-	}
+func (d *draft) compileStruct(t *state.Type, problems []Problem, opts []Option) (*engine, error) {
 	if t == nil {
 		return d.compile(nil, problems, opts)
 	}
@@ -115,21 +111,14 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 	}
 	spec := d.spec
 	spec.Before, spec.After = set.before, set.after
-	p, planProblems := plan.Compile(spec)
-	var warnings []Problem
-	for _, pp := range slices.Concat(d.problems, planProblems) {
-		if pp.Advice {
-			warnings = append(warnings, problemOf(pp))
-		} else {
-			problems = append(problems, problemOf(pp))
-		}
-	}
+	p, wrong, warnings := plan.Compile(spec)
+	problems = slices.Concat(problems, d.problems, wrong)
 	nodes := slices.Clone(d.nodes)
 	for i := range nodes {
 		nodes[i].inherit(&d.defaults)
 	}
 	if !utf8.ValidString(d.spec.Name) {
-		problems = append(problems, Problem{Kind: string(plan.BadName), Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", d.spec.Name), Fix: "choose another: records bear it"})
+		problems = append(problems, Problem{Kind: plan.BadName, Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", d.spec.Name), Fix: "choose another: records bear it"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(set.schemas)) {
 		if _, err := resolve(set.schemas[name]); err != nil && set.schemas[name] != nil {
@@ -137,7 +126,7 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 		}
 		if p != nil {
 			if _, ok := p.Node(name); !ok {
-				problems = append(problems, Problem{Kind: string(plan.BadBreakpoint), Name: name, Text: fmt.Sprintf("InputSchema names %q, which is not a node", name)})
+				problems = append(problems, Problem{Kind: plan.BadBreakpoint, Name: name, Text: fmt.Sprintf("InputSchema names %q, which is not a node", name)})
 			}
 		}
 	}
@@ -200,7 +189,7 @@ func (d *draft) unnamed() []Problem {
 	if d.spec.Name != "" {
 		return nil
 	}
-	return []Problem{{Kind: string(plan.BadName), Text: "the graph has no name", Fix: "give graph.New one: records, events and drawings bear it"}}
+	return []Problem{{Kind: plan.BadName, Text: "the graph has no name", Fix: "give graph.New one: records, events and drawings bear it"}}
 }
 
 // MustCompile is Compile for graphs written down in code: it panics where

@@ -328,19 +328,16 @@ type CompileError struct {
 }
 
 // Problem is a mistake in a graph and what to do about it.
-type Problem struct {
-	Kind string // such as "unknown node" or "field type"
-	Name string // the node or field concerned; may be empty
-	Text string
-	Fix  string
-}
-
-func (p Problem) String() string {
-	if p.Fix == "" {
-		return p.Text
-	}
-	return p.Text + "; " + p.Fix
-}
+//
+//	type Problem struct {
+//		Kind string // such as "unknown node" or "field type"
+//		Name string // the node or field concerned; may be empty
+//		Text string // what is wrong
+//		Fix  string // what to do about it
+//	}
+//
+//	func (p Problem) String() string
+type Problem = plan.Problem
 
 func (e *CompileError) Error() string {
 	var b strings.Builder
@@ -353,10 +350,6 @@ func (e *CompileError) Error() string {
 		b.WriteString(p.String())
 	}
 	return b.String()
-}
-
-func problemOf(p plan.Problem) Problem {
-	return Problem{Kind: string(p.Kind), Name: p.Node, Text: p.Text, Fix: p.Fix}
 }
 
 // InterruptError is an interrupted run as an error; see [Snapshot.Err].

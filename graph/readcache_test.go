@@ -70,6 +70,21 @@ func TestATurnReadsWhatTheThreadHasGrownBy(t *testing.T) {
 	}
 }
 
+func TestATurnReadsWhatAnotherProcessHasWritten(t *testing.T) {
+	store := &readCounter{Memory: checkpoint.NewMemory()}
+	one, other := diaryGraph(t, store), diaryGraph(t, store)
+	spend(t, one, 300)
+	must[*graph.Snapshot[diary]](t)(other.Thread("t").State(bg))
+	for turn := range 30 {
+		store.read = 0
+		spend(t, other, 1)
+		spend(t, one, 1)
+		if store.read > 16 {
+			t.Fatalf("turns %d read %d records", turn, store.read)
+		}
+	}
+}
+
 // The changes that a list is read from say much else: only what the state has counts.
 func TestAStateIsKeptByItsSizeHoweverMuchWasWrittenForIt(t *testing.T) {
 	type log struct {

@@ -169,7 +169,7 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 	}
 	input := req.input
 	if set.from != "" && known {
-		if err := fork(ctx, s, false); err != nil {
+		if err := m.Fork(false); err != nil {
 			return false, err
 		}
 	}
@@ -331,7 +331,7 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, req request) error {
 	m, answer := s.Machine(), req.answer
 	if set.from != "" {
-		if err := fork(ctx, s, true); err != nil {
+		if err := m.Fork(true); err != nil {
 			return err
 		}
 	}

@@ -213,7 +213,7 @@ func (d *draft) compileSchema(opts []Option) (*engine, error) {
 	}
 	c := *d
 	var warnings []Problem
-	if _, ps := plan.Compile(c.spec); slices.ContainsFunc(ps, func(p plan.Problem) bool { return p.Kind == plan.Unreachable || p.Kind == plan.BadJoin }) {
+	if _, ps, _ := plan.Compile(c.spec); slices.ContainsFunc(ps, func(p Problem) bool { return p.Kind == plan.Unreachable || p.Kind == plan.BadJoin }) {
 		c.spec.Nodes = slices.Clone(c.spec.Nodes)
 		for i := range c.spec.Nodes {
 			if n := &c.spec.Nodes[i]; n.Destinations == nil {
@@ -222,7 +222,7 @@ func (d *draft) compileSchema(opts []Option) (*engine, error) {
 		}
 		for _, p := range ps {
 			if p.Kind == plan.Unreachable {
-				warnings = append(warnings, Problem{Kind: string(p.Kind), Name: p.Node, Text: fmt.Sprintf("node %q runs only if a command leads to it", p.Node),
+				warnings = append(warnings, Problem{Kind: p.Kind, Name: p.Name, Text: fmt.Sprintf("node %q runs only if a command leads to it", p.Name),
 					Fix: "declare it as a destination of the node that goes to it"})
 			}
 		}

@@ -430,24 +430,9 @@ func (v schemaValues) mine(of any) *SchemaState {
 	return own
 }
 
-// Fork implements [core.Values].
+// Fork implements [core.Values]. It is what makes states of other schemas one of this
+// schema: all others that the engine has were made here.
 func (v schemaValues) Fork(base any) any { return v.Type.Fork(v.mine(base)) }
-
-// Forks implements [core.Values].
-func (v schemaValues) Forks() core.Forks { return schemaForks{v, v.Type.Forks()} }
-
-// schemaForks is what Forks returns.
-type schemaForks struct {
-	v schemaValues
-	core.Forks
-}
-
-func (f schemaForks) Fork(base any) any { return f.Forks.Fork(f.v.mine(base)) }
-
-func (f schemaForks) Look(base any) any { return f.Forks.Look(f.v.mine(base)) }
-
-// Ahead implements [core.Values]: no field lives for one superstep.
-func (v schemaValues) Ahead(base any) any { return base }
 
 // Changes implements [core.Values].
 func (v schemaValues) Changes(base, fork, reuse any) (any, error) {
@@ -472,7 +457,7 @@ func (v schemaValues) Changes(base, fork, reuse any) (any, error) {
 
 // Fold implements [core.Values].
 func (v schemaValues) Fold(base any, cs []any, when core.When) (any, uint64, error) {
-	next, digest, err := v.Type.Fold(v.mine(base), cs, when)
+	next, digest, err := v.Type.Fold(base, cs, when)
 	if err == nil {
 		next.(*SchemaState).settle()
 	}
@@ -542,9 +527,6 @@ func (v schemaValues) Restore(base any, data json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	if base != nil {
-		base = v.mine(base)
-	}
 	state, err := v.Type.Restore(base, data)
 	if err == nil {
 		state.(*SchemaState).settle()
@@ -581,11 +563,6 @@ func (v schemaValues) declare(data json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(raw)
 }
 
-// Snapshot implements [core.Values].
-func (v schemaValues) Snapshot(base any, full bool) (json.RawMessage, error) {
-	return v.Type.Snapshot(v.mine(base), full)
-}
-
 // Update writes input from outside.
 func (v schemaValues) Update(state any, data []byte) error {
 	s := state.(*SchemaState)
@@ -597,9 +574,6 @@ func (v schemaValues) Update(state any, data []byte) error {
 	}
 	return v.Type.Update(s, data)
 }
-
-// Hash hashes the fields.
-func (v schemaValues) Hash(s any) (map[string]uint64, error) { return v.Type.Hash(v.mine(s)) }
 
 // Write writes changes of a subgraph's state to dst, a task's copy whose fields may
 // differ. Fields that dst doesn't declare and the subgraph does are the subgraph's

@@ -229,7 +229,7 @@ func (e *engine) change(ctx context.Context, set *settings, f func(s *local.Sess
 		if err := f(s); err != nil {
 			return err
 		}
-		return flush(ctx, s)
+		return s.Flush(ctx)
 	})
 }
 
@@ -251,23 +251,6 @@ func (e *engine) edited(ctx context.Context, set *settings, f func(s *local.Sess
 		return Snapshot[any]{}, err
 	}
 	return e.snapshot(s, set), nil
-}
-
-// flush stores what was done to a thread.
-func flush(ctx context.Context, s *local.Session) error {
-	if err := s.Flush(ctx); !errors.Is(err, ErrDrained) {
-		return err
-	}
-	return nil
-}
-
-// fork goes on from where a thread was opened on a new branch, on which is pending
-// what was there: with keep with its results and questions, otherwise from its beginning.
-func fork(ctx context.Context, s *local.Session, keep bool) error {
-	if err := s.Machine().Fork(keep); err != nil {
-		return err
-	}
-	return s.TakeAlong(ctx)
 }
 
 // HistoryQuery selects entries of a thread's history. The zero value is all of the
@@ -612,7 +595,7 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 	}
 	s.KeepMetadata()
 	if set.from != "" && s.Tip() != nil {
-		if err := fork(ctx, s, true); err != nil {
+		if err := s.Machine().Fork(true); err != nil {
 			return err
 		}
 	}
@@ -620,7 +603,7 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 		if err := e.applyOne(ctx, s, edit); err != nil {
 			return err
 		}
-		if err := flush(ctx, s); err != nil {
+		if err := s.Flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -672,7 +655,7 @@ func (h *handle) fork(ctx context.Context) (Snapshot[any], error) {
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
-	return e.change(ctx, h.set, func(s *local.Session) error { return fork(ctx, s, true) })
+	return e.change(ctx, h.set, func(s *local.Session) error { return s.Machine().Fork(true) })
 }
 
 // Copy makes a new thread, with that ID, that is a copy of the thread with its whole

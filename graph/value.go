@@ -457,24 +457,23 @@ func holdsZero(v reflect.Value, depth int) bool {
 	if depth > 100 {
 		return true
 	}
-	if !v.IsValid() || !holdsFloats(v.Type()) {
-		return false
-	}
 	switch depth++; v.Kind() {
 	case reflect.Float32, reflect.Float64:
 		return v.Float() == 0
 	case reflect.Interface, reflect.Pointer:
 		return holdsZero(v.Elem(), depth)
 	case reflect.Array, reflect.Slice:
+		if k := v.Type().Elem().Kind(); k < reflect.Float32 || k == reflect.String { // such as long bytes
+			return false
+		}
 		for i := range v.Len() {
 			if holdsZero(v.Index(i), depth) {
 				return true
 			}
 		}
 	case reflect.Map:
-		keys := holdsFloats(v.Type().Key())
 		for it := v.MapRange(); it.Next(); {
-			if keys && holdsZero(it.Key(), depth) || holdsZero(it.Value(), depth) {
+			if holdsZero(it.Key(), depth) || holdsZero(it.Value(), depth) {
 				return true
 			}
 		}
@@ -535,40 +534,6 @@ func equalTime(a, b time.Time) bool {
 	_, oa := a.Zone()
 	_, ob := b.Zone()
 	return oa == ob && a.Equal(b)
-}
-
-var floatTypes sync.Map // of reflect.Type to bool
-
-// holdsFloats reports whether a t can hold a float.
-func holdsFloats(t reflect.Type) bool {
-	if known, ok := floatTypes.Load(t); ok {
-		return known.(bool)
-	}
-	var walk func(t reflect.Type, seen map[reflect.Type]bool) bool
-	walk = func(t reflect.Type, seen map[reflect.Type]bool) bool {
-		if seen[t] {
-			return false
-		}
-		seen[t] = true
-		switch t.Kind() {
-		case reflect.Float32, reflect.Float64, reflect.Interface:
-			return true
-		case reflect.Array, reflect.Slice, reflect.Pointer:
-			return walk(t.Elem(), seen)
-		case reflect.Map:
-			return walk(t.Key(), seen) || walk(t.Elem(), seen)
-		case reflect.Struct:
-			for i := range t.NumField() {
-				if walk(t.Field(i).Type, seen) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	holds := walk(t, map[reflect.Type]bool{})
-	floatTypes.Store(t, holds)
-	return holds
 }
 
 func isZero[T any](v T) bool {

@@ -218,7 +218,7 @@ type rule struct {
 	stream   bool // it may take as long as a run
 	json     bool // errors are JSON, whatever the client accepts
 
-	refuse func(http.ResponseWriter, *turn.Fault) // tells of errors in the words of a protocol; nil: as all others
+	refuse func(http.ResponseWriter, *http.Request, *turn.Fault) // tells of errors in the words of a protocol; nil: as all others
 }
 
 // how says who asks the authoriser, and about what.

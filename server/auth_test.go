@@ -698,7 +698,8 @@ func TestNobodyReadsOrChangesWhatIsSomebodyElsesByAnyRoute(t *testing.T) {
 					t.Errorf("%s%s with %s shows somebody else's: %d %s", pattern, query, body, w.Code, text)
 				}
 				named := strings.Contains(pattern, "{thread}") || strings.Contains(pattern, "{run}") || strings.Contains(pattern, "{assistant}") || strings.Contains(pattern, "{cron}")
-				if named && w.Code != 404 && w.Code != 409 && w.Code != 422 && w.Code != 400 && w.Code != 426 {
+				missing := strings.HasSuffix(pattern, "/runs/{run}/stream") && strings.HasPrefix(w.Body.String(), "event: error\ndata: {\"error\":\"NotFound\"")
+				if named && !missing && w.Code != 404 && w.Code != 409 && w.Code != 422 && w.Code != 400 && w.Code != 426 {
 					t.Errorf("%s%s with %s: %d %s", pattern, query, body, w.Code, w.Body)
 				}
 			}
@@ -754,6 +755,36 @@ func TestTheAnswerForSomebodyElsesIsTheSameAsForNothing(t *testing.T) {
 	}
 	if list := bob.json("POST", "/store/namespaces", "{}").(object)["namespaces"].([]any); len(list) != 0 {
 		t.Errorf("bob sees the namespaces %v", list)
+	}
+}
+
+// Clients that join a run's stream read an error of it, which says no more of somebody
+// else's run than of none.
+func TestARunThatIsNotTheUsersIsAnErrorOfItsStream(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
+	alice := settle(t, visitor{c, "alice"})
+	const none = "0198f1c2-0000-7000-8000-000000000000"
+	for _, tt := range []struct{ thread, run, what string }{
+		{alice.thread, alice.run, "Thread with ID " + alice.thread}, {none, none, "Thread with ID " + none}, {"", alice.run, "Run"}, {"", none, "Run"},
+	} {
+		path := "/runs/" + tt.run + "/stream"
+		if tt.thread != "" {
+			path = "/threads/" + tt.thread + path
+		}
+		status, header, text := c.ask(t.Context(), "GET", path, "", "X-Test-User", "bob")
+		want := `event: error
+data: {"error":"NotFound","message":"404: ` + tt.what + ` not found"}
+
+`
+		if status != 200 || header.Get("Content-Type") != "text/event-stream" || text != want {
+			t.Errorf("%s: %d %q", path, status, text)
+		}
+		if status, _, text := c.ask(t.Context(), "GET", path, "", "X-Test-User", "bob", "Prefer", "handling=strict"); status != 404 || text != tt.what+" not found\n" {
+			t.Errorf("%s, to a strict client: %d %q", path, status, text)
+		}
+		if status, _, text := c.ask(t.Context(), "GET", path, ""); status != 401 {
+			t.Errorf("%s, to nobody: %d %q", path, status, text)
+		}
 	}
 }
 

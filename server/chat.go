@@ -187,11 +187,7 @@ func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	defer log.leave()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	streams(w)
 	out := http.NewResponseController(w)
 	tell := func(v any) error {
 		data, err := json.Marshal(v)

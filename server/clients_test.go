@@ -225,6 +225,16 @@ func timekeeper(t *testing.T, data string) string {
 	return h.URL
 }
 
+// proxyTo returns a proxy that sends what comes at once. It keeps no connection: when a
+// client leaves while an answer without a body arrives, net/http gives the connection to
+// the next request, and then closes it (Transport of Go 1.26).
+func proxyTo(to *url.URL) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1,
+		Transport: &http.Transport{DisableKeepAlives: true}, ErrorLog: log.New(io.Discard, "", 0),
+	}
+}
+
 // balance returns the URL of a proxy that sends requests to servers in turn.
 func balance(t *testing.T, urls []string) string {
 	if len(urls) == 1 {
@@ -236,7 +246,7 @@ func balance(t *testing.T, urls []string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		proxies = append(proxies, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)})
+		proxies = append(proxies, proxyTo(to))
 	}
 	var n atomic.Int64
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxies[n.Add(1)%int64(len(proxies))].ServeHTTP(w, r) }))

@@ -192,6 +192,16 @@ const (
 	noteJoin = "join " // somebody has come who reads what is told of it
 )
 
+// noteLook, which names no thread, says that an instance has come or gone, or that a run is to
+// be stopped.
+const noteLook = "look"
+
+// lookAll has this instance and all others look who lives, and what they are asked.
+func (s *base) lookAll() {
+	signal(s.look)
+	s.feeds.others.Tell(noteLook)
+}
+
 // tellOthers has the copies of a feed brought up to date, here and elsewhere.
 func (f *feeds) tellOthers(thread string) {
 	f.news(thread)

@@ -187,6 +187,7 @@ func (s *crons) createCron(w http.ResponseWriter, r *http.Request) error {
 	if err := s.db.AddCron(r.Context(), made); err != nil {
 		return err
 	}
+	s.soon.Store(true)
 	note(r.Context(), "cron", id)
 	return write(w, cronView(made))
 }
@@ -299,6 +300,7 @@ func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.soon.Store(true)
 	return write(w, cronView(changed))
 }
 

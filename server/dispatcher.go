@@ -141,6 +141,13 @@ func (d *dispatcher) stopping() bool {
 	}
 }
 
+// busy reports whether a run works here: it may wake other threads.
+func (d *dispatcher) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.active) > 0
+}
+
 // elsewhere is how often is looked whether a run of another instance has ended
 // for which one of this instance waits.
 const elsewhere = 100 * time.Millisecond
@@ -403,6 +410,7 @@ func (d *dispatcher) cancelElsewhere(ctx context.Context, run *db.Run, why stop,
 	if err := d.db.Stop(ctx, run.ID, int(why)); err != nil {
 		return err
 	}
+	d.lookAll()
 	d.wake(run.ThreadID) // it may be this instance's by now
 	for wait {
 		run, err := d.db.Run(ctx, run.ID)

@@ -63,7 +63,12 @@ func newFeeds(l Limits) *feeds {
 func (f *feeds) keptIn(b *base) {
 	f.ctx, f.db, f.shared, f.log, f.copies = b.besideCtx, b.db, b.db.Shared(), b.log, &b.beside
 	if f.shared {
-		f.others = follow.New(b.db.Wire("feeds"), feedPoll, f.check, f.hear)
+		f.others = follow.New(b.db.Wire("feeds"), feedPoll, f.check, func(note string) {
+			if note == noteLook {
+				signal(b.look)
+			}
+			f.hear(note)
+		})
 	}
 }
 
@@ -631,6 +636,18 @@ func (f *feed) nextOf(run string) int64 {
 		}
 	}
 	return f.at
+}
+
+// nthOf returns the number among what a run streams that its next event has, as far as is known.
+func (f *feed) nthOf(run string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ev := range slices.Backward(f.events) {
+		if ev.Run == run && ev.Version == 1 && ev.Method != endEvent {
+			return ev.Nth + 1
+		}
+	}
+	return 0
 }
 
 // since returns the number from which on to read what is left after an event.

@@ -68,11 +68,7 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 // slow or may not read any more, the server closes, or the thread is removed, of which
 // last tells.
 func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show func(*db.FeedEvent) []byte) error {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	streams(w)
 	out := http.NewResponseController(w)
 	put := func(data []byte) error {
 		if _, err := w.Write(data); err != nil {

@@ -160,26 +160,19 @@ func newHooks(b *base, c *config) *hooks {
 }
 
 // wake says that a call is due.
-func (h *hooks) wake() {
-	select {
-	case h.kick <- struct{}{}:
-	default:
-	}
-}
+func (h *hooks) wake() { signal(h.kick) }
 
 // work makes calls until the context ends.
 func (h *hooks) work(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	defer h.calls.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
 		case <-h.kick:
 		}
 		if err := h.due(ctx); err != nil && ctx.Err() == nil {
+			h.soon.Store(true)
 			h.log.LogAttrs(ctx, slog.LevelError, "server: webhooks could not be looked for", slog.Any("error", err))
 		}
 	}
@@ -203,6 +196,7 @@ func (h *hooks) due(ctx context.Context) error {
 			h.count(w.Owner, 1)
 			h.calls.Go(func() {
 				defer h.wake()
+				defer h.soon.Store(true) // it may be due again
 				defer func() { <-h.slots }()
 				defer h.count(w.Owner, -1)
 				h.call(ctx, w)

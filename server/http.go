@@ -138,7 +138,7 @@ func (s *gate) end(r *http.Request, c *caller, began *beginning, leave func(), o
 func (s *gate) refuse(r *http.Request, c *caller, w http.ResponseWriter, f *turn.Fault) {
 	c.asked.Store(true)
 	if c.rule.refuse != nil {
-		c.rule.refuse(w, f)
+		c.rule.refuse(w, r, f)
 		return
 	}
 	refuse(w, r, &fault{f.Status, f.Text})

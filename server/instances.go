@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,9 +15,8 @@ import (
 )
 
 const (
-	beatEvery = 2 * time.Second        // an instance gives a sign of life
-	silence   = 10 * time.Second       // after which an instance counts as dead
-	lookEvery = 250 * time.Millisecond // for runs of this instance that others want stopped, and those that others have left
+	silence   = 10 * time.Second       // after which an instance counts as dead; it gives three signs of life in that time
+	lookEvery = 250 * time.Millisecond // for runs of this instance that others want stopped, and those that others have left, unless that is told
 )
 
 // newInstance names this server, and its process for those who can see that.
@@ -34,6 +34,9 @@ type instances struct {
 	dispatcher *dispatcher
 	silence    time.Duration // after which an instance counts as dead
 
+	others []string  // that live, as was last seen
+	next   time.Time // when one of them counts as dead unless it gives another sign of life
+
 	pulse    context.Context    // of giving signs of life
 	stopBeat context.CancelFunc // ends it
 	beating  sync.Mutex
@@ -46,21 +49,30 @@ func newInstances(b *base, d *dispatcher, silence time.Duration) *instances {
 }
 
 // live gives signs of life, takes over the runs of instances that give none, and
-// stops the runs that other instances were asked to stop.
+// stops the runs that other instances were asked to stop. It asks the database when it is told
+// to, when another instance's time would be over if it gave no more signs, or its process has
+// ended, and all the time where nothing is told.
 func (s *instances) live(ctx context.Context) {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
 	var beaten time.Time
 	for {
+		told := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
+		case <-tick.C:
+		case <-s.base.look:
+			told = true
 		}
-		err := s.look(ctx)
-		if time.Since(beaten) >= beatEvery {
-			beaten = time.Now()
-			err = errors.Join(err, s.beat(), s.db.SweepFeeds(ctx, keepFeed, oldEvents))
+		var err error
+		if time.Since(beaten) >= s.silence/3 {
+			if err = s.beat(); err == nil {
+				beaten = time.Now()
+			}
+		}
+		if told || !s.feeds.others.Hears() || !time.Now().Before(s.next) || slices.ContainsFunc(s.others, gone) {
+			err = errors.Join(err, s.look(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "server: the database failed", slog.Any("error", err))
@@ -91,17 +103,37 @@ func (s *instances) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_, err := s.db.Leave(ctx, s.instance)
+	s.lookAll()
 	return err
 }
 
 // look stops the runs of this instance that others were asked to stop, and has those
 // run here that instances hold which have left, or died.
 func (s *instances) look(ctx context.Context) error {
-	asked, left, err := s.db.Look(ctx, s.instance, s.silence, gone)
+	s.next = time.Now() // if it fails
+	asked, lives, err := s.db.Look(ctx, s.instance, s.silence)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.dispatcher.stopAsked(ctx, asked), s.takeOver(ctx, left))
+	var left []string
+	s.others, s.next = nil, time.Now().Add(s.silence)
+	for id, until := range lives {
+		switch {
+		case id == s.instance: // this process lives, even if it stood still
+		case until <= 0 || gone(id):
+			left = append(left, id)
+		default:
+			s.others = append(s.others, id)
+			if at := time.Now().Add(until); at.Before(s.next) {
+				s.next = at
+			}
+		}
+	}
+	if err := errors.Join(s.dispatcher.stopAsked(ctx, asked), s.takeOver(ctx, left)); err != nil {
+		s.next = time.Now()
+		return err
+	}
+	return nil
 }
 
 // takeOver has the runs of instances that have left, or died, run here, unless none
@@ -111,9 +143,6 @@ func (s *instances) takeOver(ctx context.Context, left []string) error {
 		return nil
 	}
 	for _, dead := range left {
-		if dead == s.instance { // this process stood still; it lives
-			continue
-		}
 		threads, err := s.db.TakeOver(ctx, dead, s.instance)
 		if err != nil {
 			return err

@@ -520,6 +520,14 @@ func testToldByTheNext(t *testing.T, event string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("who watches the run sees\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	path := fmt.Sprintf("/threads/%s/runs/%v/stream", thread, run)
+	_, _, whole := b.ask(t.Context(), "GET", path, "", "Last-Event-ID", "-1")
+	ids := eventIDs(whole)
+	for i, id := range ids {
+		if _, _, rest := b.ask(t.Context(), "GET", path, "", "Last-Event-ID", id); !slices.Equal(eventIDs(rest), ids[i+1:]) {
+			t.Errorf("after the event %s come %v of %v", id, eventIDs(rest), ids)
+		}
+	}
 	got = nil
 	late := time.AfterFunc(patience, leave)
 	for line := range joined {

@@ -10,7 +10,8 @@ import (
 
 // LangGraph's server leaves out what it doesn't know of an input, a configuration or a
 // breakpoint, and its clients send such things. So does this one, and says so in the header
-// Warning; what doesn't fit is refused nevertheless. Who sends "Prefer: handling=strict" (RFC
+// Warning; what doesn't fit is refused nevertheless. A run to be joined that isn't there is an
+// event of its stream. Who sends "Prefer: handling=strict" (RFC
 // 7240), as package client does, is told of a mistake.
 
 // strict reports whether a client wants to be told of what isn't known.

@@ -32,6 +32,7 @@ type line struct {
 	leave    []func()
 	track    *tracker
 
+	nth  int64          // of the next event that the run streams
 	step bool           // what is told now is of a superstep
 	held []db.FeedEvent // of it
 	of   string         // its checkpoint
@@ -42,13 +43,14 @@ type line struct {
 
 const (
 	maxTold   = 10_000  // events may wait to be stored until the run waits for them
+	ofAttempt = 1 << 32 // from one attempt to the next, events of a run have greater numbers
 	maxUnread = 1 << 20 // bytes of events may wait to be stored if nobody reads them
 )
 
 // line begins to tell of a run: to those who follow its thread if a command started it, or
 // if somebody follows when it begins.
 func (s *executor) line(ctx context.Context, run *db.Run, b *runBody) (*line, error) {
-	l := &line{base: s.base, run: run, followed: b.V2 != nil, track: newTracker()}
+	l := &line{base: s.base, run: run, followed: b.V2 != nil, track: newTracker(), nth: int64(max(run.Attempt-1, 0)) * ofAttempt}
 	var err error
 	if !l.followed {
 		if l.followed, err = s.feeds.followed(ctx, run.ThreadID); err != nil {
@@ -152,7 +154,8 @@ func (l *line) stream(event string, data []byte) {
 	if event == "metadata" {
 		channel = followLifecycle
 	}
-	l.tell(db.FeedEvent{Version: 1, Method: event, Channel: channel, Data: data})
+	l.tell(db.FeedEvent{Nth: l.nth, Version: 1, Method: event, Channel: channel, Data: data})
+	l.nth++
 }
 
 // endEvent is the last event of what a run streams; its data is what waiting for the run

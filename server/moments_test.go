@@ -61,10 +61,10 @@ var rows = map[string]row{
 	"GET /threads/{thread}/runs/{run}":             {before: 404, after: 404, run: true},
 	"DELETE /threads/{thread}/runs/{run}":          {before: 404, after: 404, run: true},
 	"GET /threads/{thread}/runs/{run}/join":        {before: 404, after: 404, run: true},
-	"GET /threads/{thread}/runs/{run}/stream":      {before: 404, after: 404, run: true},
+	"GET /threads/{thread}/runs/{run}/stream":      {before: 200, after: 200, run: true}, // the error is an event
 	"POST /threads/{thread}/runs/{run}/cancel":     {before: 404, after: 404, run: true},
 	"POST /threads/{thread}/runs/crons":            {body: `{"assistant_id":"booking","schedule":"@yearly"}`, before: 404, after: 404},
-	"GET /runs/{run}/stream":                       {before: 404, after: 404, run: true},
+	"GET /runs/{run}/stream":                       {before: 200, after: 200, run: true},
 	"GET /runs/{run}/join":                         {before: 404, after: 404, run: true},
 
 	"POST /threads/{thread}/stream/events": {body: `{"channels":["values","lifecycle","updates"]}`, before: 200, after: 404, stays: true},

@@ -131,7 +131,7 @@ func (s *runs) routes() []route {
 		{"GET /threads/{thread}/runs/{run}", "getRun", rule{resource: Runs, verb: Read}, s.getRun},
 		{"DELETE /threads/{thread}/runs/{run}", "deleteRun", rule{resource: Runs, verb: Delete}, s.deleteRun},
 		{"GET /threads/{thread}/runs/{run}/join", "joinRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
-		{"GET /threads/{thread}/runs/{run}/stream", "joinStream", rule{resource: Runs, verb: Read, stream: true}, s.joinStream},
+		{"GET /threads/{thread}/runs/{run}/stream", "joinStream", rule{resource: Runs, verb: Read, stream: true, refuse: refuseStream}, s.joinStream},
 		{"POST /threads/{thread}/runs/{run}/cancel", "cancelRun", rule{resource: Runs, verb: Update}, s.cancelRun},
 		{"POST /threads/{thread}/replay", "replayThread", rule{resource: Runs, verb: CreateRun, stream: true}, s.replayThread},
 		{"POST /runs", "createStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.createRun},
@@ -141,7 +141,7 @@ func (s *runs) routes() []route {
 		{"POST /runs/search", "searchRuns", rule{resource: Runs, verb: Search, how: byHandler}, s.searchRuns},
 		{"POST /runs/figures", "getFigures", rule{resource: Runs, verb: Search, how: byHandler}, s.showFigures},
 		{"POST /runs/cancel", "cancelRuns", rule{resource: Runs, verb: Update, how: byHandler}, s.cancelRuns},
-		{"GET /runs/{run}/stream", "joinStatelessStream", rule{resource: Runs, verb: Read, stream: true}, s.joinStream},
+		{"GET /runs/{run}/stream", "joinStatelessStream", rule{resource: Runs, verb: Read, stream: true, refuse: refuseStream}, s.joinStream},
 		{"GET /runs/{run}/join", "joinStatelessRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
 	}
 }

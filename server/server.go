@@ -68,6 +68,9 @@ type base struct {
 
 	feeds *feeds
 
+	look chan struct{} // for other instances, and what they ask of this one
+	soon atomic.Bool   // something may be due that wasn't when it was last looked
+
 	beside    sync.WaitGroup // what runs beside requests
 	besideCtx context.Context
 }
@@ -289,7 +292,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	}
 	b := &base{
 		graphs: map[string]*served{}, dialogue: c.dialogue, store: c.store, memory: c.memory, log: c.log, each: c.each,
-		version: c.version, limits: c.limits.withDefaults(c.maxBody), keep: c.keep, instance: newInstance(), began: now(),
+		version: c.version, limits: c.limits.withDefaults(c.maxBody), keep: c.keep, instance: newInstance(), began: now(), look: make(chan struct{}, 1),
 	}
 	for _, g := range c.graphs {
 		b.graphs[g.name] = g
@@ -439,6 +442,7 @@ func (s *Server) begin(ctx, beside context.Context) error {
 	if err := s.instances.look(ctx); err != nil {
 		return err
 	}
+	s.lookAll()
 	s.beside.Go(func() { s.tick(beside) })
 	s.beside.Go(func() { s.instances.live(beside) })
 	s.beside.Go(func() { s.hooks.work(beside) })
@@ -448,11 +452,13 @@ func (s *Server) begin(ctx, beside context.Context) error {
 	return nil
 }
 
-// tick does what is due, every second.
+// tick does what is due, to the second. It asks when the next is due, and again when something
+// was done here by which it may be earlier, such as a run; what other programs put into the store
+// it finds when it asks anyway.
 func (s *Server) tick(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
-	var swept time.Time
+	var swept, next time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -460,25 +466,64 @@ func (s *Server) tick(ctx context.Context) {
 		case <-t.C:
 		}
 		s.feeds.sweep(time.Now())
-		due := []func(context.Context) error{s.crons.startCrons, s.sleepers.startDue, s.threads.removeExpired}
-		if s.dispatcher.stopping() {
-			due = nil // it is for those who can run what comes of it
+		var errs []error
+		if s.soon.Swap(false) || s.dispatcher.busy() || !s.feeds.others.Hears() || !time.Now().Before(next) {
+			var err error
+			if next, err = s.due(ctx); err != nil {
+				next = time.Time{}
+				errs = append(errs, err)
+			}
 		}
 		if time.Since(swept) >= sweepEvery {
 			swept = time.Now()
-			due = append(due, s.items.sweepStore)
+			errs = append(errs, s.items.sweepStore(ctx), s.db.SweepFeeds(ctx, keepFeed, oldEvents))
 		}
-		for _, do := range due {
-			if err := do(ctx); err != nil && ctx.Err() == nil {
-				s.log.LogAttrs(ctx, slog.LevelError, "server: what is due could not be done", slog.Any("error", err))
-			}
+		if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
+			s.log.LogAttrs(ctx, slog.LevelError, "server: what is due could not be done", slog.Any("error", err))
 		}
 	}
 }
 
-// sweepEvery is how often what has expired in the long-term memory is removed, and
-// what the database doesn't need any more given back.
-const sweepEvery = time.Minute
+const (
+	// sweepEvery is how often what has expired in the long-term memory, and of feeds, is
+	// removed, and what the database doesn't need any more given back.
+	sweepEvery = time.Minute
+
+	// dueEvery is how often is asked what is due, at least.
+	dueEvery = 5 * time.Second
+)
+
+// due does what is due, and returns when to ask again.
+func (s *Server) due(ctx context.Context) (next time.Time, err error) {
+	at := now()
+	next = at.Add(dueEvery)
+	is := func(due time.Time) bool {
+		if !due.IsZero() && due.Before(next) {
+			next = due
+		}
+		return !due.IsZero() && !due.After(at)
+	}
+	cron, expiry, webhook, err := s.db.NextDue(ctx)
+	if err != nil {
+		return next, err
+	}
+	if is(webhook) {
+		s.hooks.wake()
+	}
+	if s.dispatcher.stopping() {
+		return next, nil // the rest is for those who can run what comes of it
+	}
+	var errs []error
+	if is(cron) {
+		errs = append(errs, s.crons.startCrons(ctx))
+	}
+	if is(expiry) {
+		errs = append(errs, s.threads.removeExpired(ctx))
+	}
+	slept, err := s.sleepers.startDue(ctx, next)
+	is(slept)
+	return next, errors.Join(append(errs, err)...)
+}
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }

@@ -225,3 +225,33 @@ func TestUpdatesAreStreamedBeforeTheSuperstepEnds(t *testing.T) {
 		t.Errorf("told\n%s\nwant\n%s", got, want)
 	}
 }
+
+// A client reads from IDs what it has missed of a run, whatever else is told of the thread.
+func TestEventsOfARunAreNumberedFromZero(t *testing.T) {
+	c := start(t, server.Graph(booking(t)))
+	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	c.follow(thread, everything)
+	ids := func(body string) string { return strings.Join(eventIDs(body), " ") }
+	for range 2 {
+		_, header, body := c.do("POST", "/threads/"+thread+"/runs/stream", object{"assistant_id": "booking", "input": object{"city": "Ulm"}, "stream_mode": "updates"})
+		if got := ids(body); got != "0 1 2" {
+			t.Errorf("the IDs are %s:\n%s", got, body)
+		}
+		path := header.Get("Location")
+		for last, want := range map[string]string{"-1": "0 1 2", "0": "1 2", "2": "", "99999": ""} {
+			if _, _, rest := c.ask(t.Context(), "GET", path, "", "Last-Event-ID", last); ids(rest) != want {
+				t.Errorf("after %s there is %q", last, rest)
+			}
+		}
+	}
+}
+
+// eventIDs returns the IDs of a stream's events.
+func eventIDs(body string) (out []string) {
+	for line := range strings.Lines(body) {
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			out = append(out, strings.TrimSpace(id))
+		}
+	}
+	return out
+}

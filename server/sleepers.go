@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -28,25 +29,35 @@ func (s *sleepers) routes() []route {
 }
 
 // startDue starts runs of threads whose time has come: whose graph slept, was sent
-// an event, or put a question whose deadline is over.
-func (s *sleepers) startDue(ctx context.Context) error {
+// an event, or put a question whose deadline is over. It returns when the next one is due, if
+// that is before a time.
+func (s *sleepers) startDue(ctx context.Context, before time.Time) (next time.Time, err error) {
 	sched, ok := s.store.(checkpoint.Scheduler)
 	if !ok {
-		return nil // it can't tell: such a thread goes on with its next run
+		return next, nil // it can't tell: such a thread goes on with its next run
 	}
 	var due []checkpoint.Waiting
-	for w, err := range sched.Due(ctx, now(), 0) {
+	at := now()
+	if before.Before(at) {
+		before = at
+	}
+	for w, err := range sched.Due(ctx, before, 0) {
 		if err != nil {
-			return fmt.Errorf("looking for threads that are due: %w", err)
+			return next, fmt.Errorf("looking for threads that are due: %w", err)
+		}
+		if w.Due.After(at) {
+			next = w.Due
+			break
 		}
 		due = append(due, w)
 	}
 	for _, w := range due {
 		if err := s.goOn(ctx, w); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "server: a thread that is due could not go on", slog.String("thread", string(w.Thread)), slog.Any("error", err))
+			s.soon.Store(true)
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // goOn starts a run that continues a thread, as its last run was configured. All
@@ -190,7 +201,8 @@ func (s *sleepers) postEvent(w http.ResponseWriter, r *http.Request) error {
 	} else if err != nil {
 		return err
 	}
-	if err := s.startDue(background(r)); err != nil { // what is sent isn't lost: it is looked for again
+	if _, err := s.startDue(background(r), time.Time{}); err != nil { // what is sent isn't lost
+		s.soon.Store(true)
 		s.log.LogAttrs(r.Context(), slog.LevelError, "server", slog.Any("error", err))
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
 // streamRun starts a run and sends what happens in it.
@@ -59,6 +60,27 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 	return s.left(r, run, cancel, s.serveStream(w, r, run, from, modes))
 }
 
+// refuseStream answers who joins a run with an error. A run that isn't there, or isn't the
+// user's, is an event of its stream, as LangGraph's clients expect, unless the client is strict.
+func refuseStream(w http.ResponseWriter, r *http.Request, f *turn.Fault) {
+	if f.Status != http.StatusNotFound || strict(r) {
+		refuse(w, r, &fault{f.Status, f.Text})
+		return
+	}
+	told, _ := json.Marshal(db.RunError{Error: "NotFound", Message: "404: " + printable(f.Text)}) // of strings
+	streams(w)
+	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", told) // a client that has gone needs no error
+}
+
+// streams says that the answer is a stream of events.
+func streams(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+}
+
 // left is called when a client of a run has been served. If it left before the end,
 // however that was noticed, the run is cancelled where it asked for that.
 func (s *runs) left(r *http.Request, run *db.Run, cancel bool, err error) error {
@@ -90,18 +112,15 @@ func listed(r *http.Request, name string) ([]string, error) {
 	return values, nil
 }
 
-// serveStream sends a run's events from an ID on; -1 means from now on.
+// serveStream sends a run's events from an ID on; -1 means from now on, as does what no event
+// has had yet.
 func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, from int64, modes []string) error {
 	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
 	defer log.leave()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	streams(w)
 	flush := http.NewResponseController(w)
 	if err := flush.Flush(); err != nil {
 		return err
@@ -110,14 +129,15 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		_, err := w.Write([]byte(": the run is over, and its events are not kept any more\n"))
 		return err
 	}
-	if next := log.next(); from < 0 || from > next {
-		from = next
+	at := int64(0)
+	if from < 0 || from > log.nth() {
+		at, from = log.next(), 0
 	}
 	for {
 		// A heartbeat is a comment with a single line feed: clients take an empty
 		// line for the end of an event.
 		wait, stop := context.WithTimeout(r.Context(), heartbeat)
-		ev, err := log.read(wait, from)
+		ev, err := log.read(wait, at)
 		stop()
 		switch {
 		case r.Context().Err() != nil:
@@ -133,8 +153,8 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		case err != nil:
 			return err
 		default:
-			from = ev.Seq + 1
-			if len(modes) > 0 && !wanted(ev.Method, modes) {
+			at = ev.Seq + 1
+			if ev.Nth < from || len(modes) > 0 && !wanted(ev.Method, modes) {
 				continue
 			}
 			if err := sendEvent(w, ev); err != nil {
@@ -173,7 +193,7 @@ func wanted(event string, modes []string) bool {
 }
 
 func sendEvent(w io.Writer, ev *db.FeedEvent) error {
-	_, err := w.Write(frame(ev.Method, ev.Data, ev.Seq))
+	_, err := w.Write(frame(ev.Method, ev.Data, ev.Nth))
 	return err
 }
 

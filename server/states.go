@@ -495,6 +495,7 @@ func (s *states) settle(ctx context.Context, thread string, snap *snapshot, fail
 		settle(t)
 		return nil
 	})
+	s.soon.Store(true) // it may sleep
 	return err
 }
 

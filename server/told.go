@@ -74,6 +74,14 @@ func (s *stream) next() int64 {
 	return s.feed.nextOf(s.run.ID)
 }
 
+// nth returns the ID of the next event, as clients know it.
+func (s *stream) nth() int64 {
+	if s.feed == nil {
+		return 0
+	}
+	return s.feed.nthOf(s.run.ID)
+}
+
 // read waits for the first event from a number on, of those that are left. It returns
 // [io.EOF] when the run is over, and errOver if it goes on in another process.
 func (s *stream) read(ctx context.Context, from int64) (ev *db.FeedEvent, err error) {
@@ -111,7 +119,7 @@ func (s *stream) read(ctx context.Context, from int64) (ev *db.FeedEvent, err er
 func (s *stream) removed() *db.FeedEvent {
 	told, _ := json.Marshal(removed(s.run.ThreadID)) // of strings
 	s.over, s.outcome = true, object{"__error__": told}.raw()
-	return &db.FeedEvent{Seq: s.feed.next(), Method: "error", Data: told}
+	return &db.FeedEvent{Seq: s.feed.next(), Nth: s.nth(), Method: "error", Data: told}
 }
 
 // ended asks, now and then, whether the run is over.

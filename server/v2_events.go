@@ -589,18 +589,20 @@ func finishOf(message object) map[string]any {
 	return out
 }
 
-// whole sends a message that is complete. Results of tools are told of as tools.
+// whole sends a message that is complete, if it says something. Results of tools are told of
+// as tools, and so are calls alone; clients read a message of nothing else as an empty text.
 func (l *live) whole(ns []string, node, id string, raw json.RawMessage) error {
 	o := objectOf(raw)
 	role := textOf(o["type"])
-	if role == "tool" {
+	blocks := blocksIn(o)
+	if role == "tool" || !slices.ContainsFunc(blocks, func(b json.RawMessage) bool { return !strings.HasSuffix(textOf(objectOf(b)["type"]), "tool_call") }) {
 		return nil
 	}
 	s := &speech{id: id, run: l.speaker(ns, node, id), namespace: ns, node: node}
 	if err := l.say(s, "message-start", map[string]any{"id": id, "role": role}); err != nil {
 		return err
 	}
-	for _, b := range blocksIn(o) {
+	for _, b := range blocks {
 		if err := l.wholeBlock(s, b); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
@@ -992,5 +993,35 @@ func TestWhoFollowsARunLateIsToldItsEndAlthoughAMessageBreaksOff(t *testing.T) {
 	list := s.until(told.ending)
 	if got := lines(list); !strings.Contains(got, "interrupted") || strings.Contains(got, "messages") {
 		t.Errorf("events:\n%s", got)
+	}
+}
+
+// A message that only calls tools is told as such, and not as an empty text.
+func TestMessagesThatANodeReturnsAreToldIfTheySaySomething(t *testing.T) {
+	b := graph.New[agent.State]("hands")
+	b.AddNode("hand", func(_ context.Context, s *agent.State) error {
+		c := chat.ToolCall{ID: "c-1", Name: "search", Args: `{"query":"x"}`}
+		s.Messages.Add(chat.AI("", c), chat.ResultText(c, "found"), chat.AI("Let me see", c), chat.AI("Found it."))
+		return nil
+	})
+	c := start(t, server.Graph(b.AddEdge(graph.Start, "hand").MustCompile()))
+	thread := newThread()
+	s := c.follow(thread, everything)
+	c.must(thread, "run.start", object{"assistant_id": "hands", "input": object{}})
+	var said []string
+	for _, e := range s.until(told.ending) {
+		if e.Method == "messages" && strings.Contains(string(e.Params.Data), `"content-block-finish"`) {
+			var of struct{ Content object }
+			if err := json.Unmarshal(e.Params.Data, &of); err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, fmt.Sprint(of.Content["type"], " ", of.Content["text"], of.Content["name"]))
+		}
+		if e.Method == "messages" && strings.Contains(string(e.Params.Data), `"message-start"`) {
+			said = append(said, "message")
+		}
+	}
+	if got, want := strings.Join(said, ", "), "message, text Let me see<nil>, tool_call <nil>search, message, text Found it.<nil>"; got != want {
+		t.Errorf("told\n%s\nwant\n%s", got, want)
 	}
 }

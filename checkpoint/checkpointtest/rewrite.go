@@ -219,6 +219,23 @@ func testRewriting(t *testing.T, open Opener, o Options) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("the fence says that records went", func(t *testing.T) {
+		s, rewrite := opened(t)
+		l := newLine("t")
+		rs := l.add(t, s, 3)
+		claimed := mustWrite(t, s, &checkpoint.Write{Log: l.log, Claim: true}).Fence
+		if err := rewrite(&checkpoint.Rewrite{Log: l.log, Head: l.head, Remove: ids(rs[:1])}); err != nil {
+			t.Fatal(err)
+		}
+		_, cut, err := s.Head(t.Context(), l.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: cut, Claim: true}).Fence
+		if claimed.Uncut(cut) || claimed.Uncut(again) || again != cut+1 {
+			t.Errorf("the fence is %d, %d after records went and %d after another claim", claimed, cut, again)
+		}
+	})
 	t.Run("what was shortened is copied as it is", func(t *testing.T) {
 		s, rewrite := opened(t)
 		c, ok := s.(checkpoint.Copier)

@@ -1,15 +1,12 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/benbjohnson/immutable"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -24,50 +21,10 @@ type Memory struct {
 type memThread struct {
 	header Header
 	logs   map[string][]Row
-	side   *immutable.SortedMap[string, SideRow]
-	order  int64
+	side   SideRows
 }
 
 var _ Driver = (*Memory)(nil)
-
-// each calls f for the side rows that q selects, as long as it returns true.
-func (t *memThread) each(q SideQuery, f func(r SideRow) bool) {
-	it := t.side.Iterator()
-	step := it.Next
-	switch {
-	case !q.Desc:
-		it.Seek(string(q.From))
-	case q.Below == nil:
-		it.Last()
-		step = it.Prev
-	default:
-		if it.Seek(string(q.Below)); it.Done() { // all are below
-			it.Last()
-		}
-		step = it.Prev
-	}
-	for n := 0; !it.Done(); {
-		key, r, _ := step()
-		switch {
-		case key < string(q.From) || !q.Desc && q.Below != nil && key >= string(q.Below):
-			return
-		case q.Below != nil && key >= string(q.Below):
-			continue
-		}
-		if n++; !f(r) || n == q.Limit {
-			return
-		}
-	}
-}
-
-// under returns the keys of side rows that begin with a prefix.
-func (t *memThread) under(prefix []byte) (keys []string) {
-	t.each(SideQuery{From: prefix, Below: Below(prefix)}, func(r SideRow) bool {
-		keys = append(keys, string(r.Key))
-		return true
-	})
-	return keys
-}
 
 // Load implements [Driver].
 func (d *Memory) Load(_ context.Context, log checkpoint.Log) (Loaded, error) {
@@ -96,15 +53,13 @@ func (d *Memory) Commit(_ context.Context, batch []*Commit) error {
 func (d *Memory) commit(c *Commit) error {
 	t := d.threads[c.Thread]
 	if t == nil {
-		t = &memThread{logs: map[string][]Row{}, side: immutable.NewSortedMap[string, SideRow](nil)}
+		t = &memThread{logs: map[string][]Row{}}
 	}
 	if t.header.Version != c.Version {
 		return ErrStale
 	}
-	for _, prefix := range c.Absent {
-		if len(t.under(prefix)) > 0 {
-			return ErrStale
-		}
+	if slices.ContainsFunc(c.Absent, t.side.Under) {
+		return ErrStale
 	}
 	for _, r := range c.Append[:min(1, len(c.Append))] {
 		if rows := t.logs[r.Namespace]; len(rows) > 0 && rows[len(rows)-1].Place >= r.Place {
@@ -132,26 +87,7 @@ func (d *Memory) commit(c *Commit) error {
 	for _, p := range c.Remove {
 		t.logs[p.Namespace] = slices.DeleteFunc(slices.Clone(t.logs[p.Namespace]), func(r Row) bool { return p.From <= r.Place && r.Place <= p.To })
 	}
-	for _, k := range c.Delete {
-		t.side = t.side.Delete(string(k))
-	}
-	for _, p := range c.Put {
-		old, ok := t.side.Get(string(p.Key))
-		if ok && !p.Replace {
-			c.Ignored++
-			continue
-		}
-		if !ok {
-			t.order++
-			old.Order = t.order
-		}
-		t.side = t.side.Set(string(p.Key), SideRow{Key: bytes.Clone(p.Key), Value: bytes.Clone(p.Value), Order: old.Order})
-	}
-	for _, prefix := range c.Clear {
-		for _, k := range t.under(prefix) {
-			t.side = t.side.Delete(k)
-		}
-	}
+	c.Ignored += t.side.Change(c.Delete, c.Put, c.Clear)
 	return nil
 }
 
@@ -189,10 +125,7 @@ func (d *Memory) Side(_ context.Context, thread checkpoint.ThreadID, q SideQuery
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t := d.threads[thread]; t != nil {
-		t.each(q, func(r SideRow) bool {
-			out = append(out, SideRow{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Order: r.Order})
-			return true
-		})
+		out = t.side.Select(q)
 	}
 	return out, nil
 }

@@ -113,13 +113,13 @@ func (h *Header) Renew(now time.Time) {
 	h.Version++
 }
 
-// raise raises the fence. The first is the time: above all that a deleted thread of this
-// name had, of which nothing is left.
-func (h *Header) raise(now time.Time) {
+// fence returns the fence, that of a new one by the time if there is none: above all that a
+// deleted thread of this name had, of which nothing is left.
+func (h *Header) fence(now time.Time) checkpoint.Fence {
 	if h.Fence == 0 {
-		h.Fence = checkpoint.Fence(now.UnixMicro())
+		return checkpoint.FirstFence(now)
 	}
-	h.Fence++
+	return h.Fence
 }
 
 // after does what a write asks for with a thread, and reports whether that changes
@@ -135,7 +135,7 @@ func (h *Header) after(w *checkpoint.Write, now time.Time) (changed bool) {
 	}
 	h.HeadDue = due
 	if w.Claim {
-		h.raise(now)
+		h.Fence = h.fence(now) + 1
 		h.Woken = time.Time{}
 	}
 	switch {

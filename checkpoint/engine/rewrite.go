@@ -162,7 +162,7 @@ func (w *rewriting) plan(ctx context.Context, t *thread) (*Commit, error) {
 	}
 	head := len(w.rows) - 1
 	if len(gone) > 0 && !w.begun {
-		h.raise(l.Now)
+		h.Fence = h.fence(l.Now).Cut()
 	}
 	stay := w.later(gone)
 	c := &Commit{Thread: r.Log.Thread, Version: h.Version, Newest: st.place, Ref: l.Ref}

@@ -305,7 +305,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		version int
 		fix     string
-	}{"newer": {6, "update"}, "from before the first release": {4, "before the first release"}} {
+	}{"newer": {Version + 1, "update"}, "from before the first release": {Version - 1, "before the first release"}} {
 		t.Run(name, func(t *testing.T) {
 			line(fmt.Sprintf(`{"seq":1,"at":"2026-11-21T12:00:00Z","v":%d,"thread":"t","future":{},"q":1`, c.version))
 			s := mustOpen(t, dir, Options{})
@@ -322,7 +322,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 		})
 	}
 	t.Run("of a record", func(t *testing.T) {
-		line(`{"seq":1,"at":"2026-11-21T12:00:00Z","v":5,"thread":"t","bytes":10,"id":"x","v":9900`)
+		line(`{"seq":1,"at":"2026-11-21T12:00:00Z","v":6,"thread":"t","bytes":10,"id":"x","v":9900`)
 		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), checkpoint.Log{Thread: id})
 		if !errors.Is(err, checkpoint.ErrVersion) || !strings.Contains(err.Error(), "99.0") {
 			t.Fatal(err)

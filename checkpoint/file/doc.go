@@ -48,7 +48,7 @@
 //
 // # Format
 //
-// Each file is UTF-8 text. Each line is one compact JSON object that ends in
+// Each file is UTF-8 text, but for raw bytes: see below. Each line is one compact JSON object that ends in
 // ,"crc":"xxxxxxxx"} and a newline: the CRC-32C, in lower-case hexadecimal, of
 // the thread's ID, a zero byte and the line up to the comma. A line has these members
 // in this order, those in brackets only when there is something to say:
@@ -93,7 +93,10 @@
 // A record's members are those of the meta of [checkpoint.MarshalBody], after these: its ID
 // "id", or of the first of a run "run", which is the ID without the last eight digits; its
 // branch "b", if it has one; and its number "q", if it is not place. Its data comes last: "d"
-// if it is one JSON value, "ds" for an array of several, "raw" in base64 for other bytes.
+// if it is one JSON value, "ds" for an array of several, "raw" for other bytes, such as what
+// was compressed or encrypted: they stand as they are, and only ", \, newline, carriage return and
+// tab are escaped as in JSON. Read as Latin-1, by a reader that lets control characters
+// pass, such a line is JSON still.
 //
 // Left out are "v" if it is 100; the ID, if it is the next one of its run after the record
 // before in its log; and unless own is true the graph "g" if it is that of its log's first
@@ -105,5 +108,5 @@
 // which no text has; or the whole text in base64 (without padding, for URLs) after a *.
 //
 // A conversation with two records and 1,000 bytes of messages a turn, each turn a
-// run that claims the thread, takes 1.3 times its messages.
+// run that claims the thread, takes 1.3 times its messages, compressed 0.92 times.
 package file

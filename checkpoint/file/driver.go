@@ -32,7 +32,7 @@ func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
 
 // stale reports whether a commit is based on what is no longer so.
 func (x *index) stale(c *engine.Commit) bool {
-	if x.header.Version != c.Version || slices.ContainsFunc(c.Absent, x.under) || c.Newest != 0 && x.logs[c.Changed()].newest() != c.Newest {
+	if x.header.Version != c.Version || slices.ContainsFunc(c.Absent, x.side.Under) || c.Newest != 0 && x.logs[c.Changed()].newest() != c.Newest {
 		return true
 	}
 	next := map[string]int64{}
@@ -60,35 +60,7 @@ func (t *thread) commit(ctx context.Context, c *engine.Commit) error {
 		return err
 	}
 	l := line{at: time.Now().UnixNano(), header: c.Header}
-	for _, k := range c.Delete {
-		if x.has(k) {
-			l.delete = append(l.delete, k)
-		}
-	}
-	under := func(key []byte) bool {
-		return slices.ContainsFunc(c.Clear, func(prefix []byte) bool { return bytes.HasPrefix(key, prefix) })
-	}
-	put := make(map[string]int, len(c.Put))
-	for _, p := range c.Put {
-		i, twice := put[string(p.Key)]
-		there := twice || x.has(p.Key) && !slices.ContainsFunc(l.delete, func(k []byte) bool { return bytes.Equal(k, p.Key) })
-		switch {
-		case there && !p.Replace:
-			c.Ignored++
-		case twice && i >= 0:
-			l.put[i] = p
-		case under(p.Key): // it would not stay
-			put[string(p.Key)] = -1
-		default:
-			put[string(p.Key)] = len(l.put)
-			l.put = append(l.put, p)
-		}
-	}
-	for _, prefix := range c.Clear {
-		if x.under(prefix) {
-			l.clear = append(l.clear, prefix)
-		}
-	}
+	x.sides(c, &l)
 	if len(c.Append) > 1 || len(c.Replace) > 0 || len(c.Remove) > 0 {
 		return t.rewrite(ctx, c, &l)
 	}
@@ -104,16 +76,45 @@ func (t *thread) commit(ctx context.Context, c *engine.Commit) error {
 	return nil
 }
 
+// sides has a line say what a commit does with side rows, without what changes nothing.
+func (x *index) sides(c *engine.Commit, l *line) {
+	for _, k := range c.Delete {
+		if x.side.Has(k) {
+			l.delete = append(l.delete, k)
+		}
+	}
+	there := make(map[string]bool, len(l.delete)+len(c.Put)) // what isn't as it was
+	for _, k := range l.delete {
+		there[string(k)] = false
+	}
+	for _, p := range c.Put {
+		is, changed := there[string(p.Key)]
+		if !p.Replace && (is || !changed && x.side.Has(p.Key)) {
+			c.Ignored++
+			continue
+		}
+		there[string(p.Key)] = true
+		if !slices.ContainsFunc(c.Clear, func(prefix []byte) bool { return bytes.HasPrefix(p.Key, prefix) }) {
+			l.put = append(l.put, p)
+		}
+	}
+	for _, prefix := range c.Clear {
+		if x.side.Under(prefix) {
+			l.clear = append(l.clear, prefix)
+		}
+	}
+}
+
 // Below how many bytes of no use a file is left as it is.
 const tidyAt = 32 << 10
 
 // tidy writes the file anew when more than half of it is of no use any more. It can fail
 // without harm: the old file stays then.
 func (t *thread) tidy(ctx context.Context) {
-	if t.x == nil || t.size-t.x.live < max(t.compactAt, tidyAt, t.size/2) {
+	if t.x == nil || t.size-t.x.live() < max(t.compactAt, tidyAt, t.size/2) {
 		return
 	}
-	waste := t.size - t.x.live
+	waste := t.size - t.x.live()
 	if t.rewrite(ctx, &engine.Commit{}, &line{}) != nil {
 		t.compactAt = 2 * waste
 	}
@@ -191,10 +192,10 @@ func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l 
 	if len(rows) == 0 {
 		rows = append(rows, left{i: -1})
 	}
-	side, err := t.sideAfter(l)
-	if err != nil {
-		return err
-	}
+	after := t.x.side
+	after.Change(l.delete, l.put, l.clear)
+	side := after.Select(engine.SideQuery{})
+	slices.SortFunc(side, func(a, b engine.SideRow) int { return cmp.Compare(a.Order, b.Order) })
 	y := newIndex()
 	var out []byte
 	off := int64(0)
@@ -218,14 +219,16 @@ func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l 
 			if c.Header != nil {
 				next.header = c.Header
 			}
-			y.turnInto(side, &next)
+			for _, s := range side {
+				next.put = append(next.put, engine.Put{Key: s.Key, Value: s.Value})
+			}
 		}
 		b, err := y.encode(t.id, t.seed, &next)
 		if err != nil {
 			return err
 		}
 		text := b[:len(b)-1-crcLen]
-		p, err := parse(text, false)
+		p, err := parse(text)
 		if err == nil {
 			err = y.apply(t.id, &p, text, off+int64(len(out)), len(b))
 		}
@@ -241,53 +244,6 @@ func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l 
 		}
 	}
 	return nil
-}
-
-// turnInto has a line say what makes the side rows these.
-func (x *index) turnInto(side []engine.SideRow, l *line) {
-	want := make(map[string]bool, len(side))
-	for _, s := range side {
-		want[string(s.Key)] = true
-		k := x.ofKind(s.Key[0])
-		if i, ok := k.find(string(s.Key)); !ok || k.rows[i].value != string(s.Value) {
-			l.put = append(l.put, engine.Put{Key: s.Key, Value: s.Value, Replace: true})
-		}
-	}
-	x.each(nil, nil, func(s *sideAt) bool {
-		if !want[s.key] {
-			l.delete = append(l.delete, []byte(s.key))
-		}
-		return true
-	})
-}
-
-// sideAfter returns the side rows after a line, in the order in which they came.
-func (t *thread) sideAfter(l *line) ([]engine.SideRow, error) {
-	side, err := t.side(engine.SideQuery{})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(side, func(a, b engine.SideRow) int { return cmp.Compare(a.Order, b.Order) })
-	at := make(map[string]int, len(side))
-	for i, s := range side {
-		at[string(s.Key)] = i
-	}
-	for _, k := range l.delete {
-		i := at[string(k)]
-		side[i].Key = nil
-		delete(at, string(k))
-	}
-	for _, p := range l.put {
-		if i, ok := at[string(p.Key)]; ok {
-			side[i].Value = p.Value
-			continue
-		}
-		at[string(p.Key)] = len(side)
-		side = append(side, engine.SideRow{Key: p.Key, Value: p.Value})
-	}
-	return slices.DeleteFunc(side, func(s engine.SideRow) bool {
-		return s.Key == nil || slices.ContainsFunc(l.clear, func(prefix []byte) bool { return bytes.HasPrefix(s.Key, prefix) })
-	}), nil
 }
 
 // Load implements [engine.Driver].
@@ -392,52 +348,11 @@ func (d *driver) Rows(ctx context.Context, q engine.RowQuery) (page []engine.Row
 
 // Side implements [engine.Driver].
 func (d *driver) Side(ctx context.Context, id checkpoint.ThreadID, q engine.SideQuery) (out []engine.SideRow, err error) {
-	err = d.view(ctx, id, func(t *thread, x *index) error {
-		if out = nil; t.x == nil {
-			return nil
-		}
-		out, err = t.side(q)
-		return err
+	err = d.view(ctx, id, func(_ *thread, x *index) error {
+		out = x.side.Select(q)
+		return nil
 	})
 	return out, err
-}
-
-func (t *thread) side(q engine.SideQuery) (out []engine.SideRow, err error) {
-	var found []sideAt
-	t.x.each(q.From, q.Below, func(s *sideAt) bool {
-		found = append(found, *s)
-		return q.Desc || q.Limit == 0 || len(found) < q.Limit
-	})
-	if q.Desc {
-		slices.Reverse(found)
-		if q.Limit > 0 && len(found) > q.Limit {
-			found = found[:q.Limit]
-		}
-	}
-	var p parsed // the line of the last long one
-	at := int64(-1)
-	out = make([]engine.SideRow, 0, len(found))
-	for _, s := range found {
-		r := engine.SideRow{Key: []byte(s.key), Value: []byte(s.value), Order: s.order}
-		if s.long {
-			if s.off != at {
-				b, err := t.lineAt(s.off, int(s.n))
-				if err != nil {
-					return nil, err
-				}
-				if p, err = parse(b, false); err != nil {
-					return nil, t.corrupt(t.lineNumber(s.off), s.off, err)
-				}
-				at = s.off
-			}
-			if int(s.nth) >= len(p.put) || p.put[s.nth][0] != s.key {
-				return nil, t.corrupt(t.lineNumber(s.off), s.off, errNotALine)
-			}
-			r.Value = []byte(p.put[s.nth][1])
-		}
-		out = append(out, r)
-	}
-	return out, nil
 }
 
 // Logs implements [engine.Driver].
@@ -487,7 +402,7 @@ func (t *thread) delete() error {
 	if err != nil {
 		return t.fail("stat", err)
 	}
-	sc := scanner{f: t.f, end: st.Size()}
+	sc := lines(t.f, 0, st.Size())
 	if b, _, err := sc.next(); err == nil {
 		if _, _, err := t.parse(b, 1, 0); errors.Is(err, ErrThread) {
 			return err
@@ -522,7 +437,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		if err == nil && id != "" {
 			err = d.with(ctx, id, func(t *thread) error {
 				return t.locked(ctx, true, false, func() error {
-					if t.size-t.x.live < t.size/16 || t.x.lines < 2 {
+					if t.size-t.x.live() < t.size/16 || t.x.lines < 2 {
 						return nil
 					}
 					if err := t.writable("compact"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -149,6 +150,25 @@ func textOf(raw []byte) (string, bool) {
 	return string(out), true
 }
 
+// Raw bytes stand as they are, in quotes, but for those that would end the string or the
+// line, and those of text that JSON wants escaped. In base64 what is compressed would be
+// larger by a third.
+var (
+	rawEscapes   = strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`)
+	rawUnescapes = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\n`, "\n", `\r`, "\r", `\t`, "\t")
+)
+
+// rawSize returns how many bytes a raw value has, of which what is between its quotes is
+// given.
+func rawSize(raw []byte) int {
+	n := len(raw)
+	for i := bytes.IndexByte(raw, '\\'); i >= 0; i = bytes.IndexByte(raw, '\\') {
+		raw = raw[i+2:]
+		n--
+	}
+	return n
+}
+
 // cursor walks over compact JSON.
 type cursor struct {
 	b   []byte
@@ -267,14 +287,15 @@ func delimiter(b byte) bool {
 	return false
 }
 
-// quoted steps over a string: as far as a quote with an even number of backslashes
-// before it.
-func (c *cursor) quoted() {
-	for start, i := c.i+1, c.i+1; ; i++ {
+// quoted steps over a string, as far as a quote with an even number of backslashes before
+// it, and returns what is between its quotes.
+func (c *cursor) quoted() []byte {
+	c.expect('"')
+	for start, i := c.i, c.i; c.err == nil; i++ {
 		n := bytes.IndexByte(c.b[min(i, len(c.b)):], '"')
 		if n < 0 {
 			c.fail()
-			return
+			break
 		}
 		i += n
 		k := i
@@ -283,9 +304,10 @@ func (c *cursor) quoted() {
 		}
 		if (i-k)%2 == 0 {
 			c.i = i + 1
-			return
+			return c.b[start:i]
 		}
 	}
+	return nil
 }
 
 // values reports of how many JSON values, one after the other, b consists; 0 if it is

@@ -143,7 +143,7 @@ func TestALeaseInShortOutlivesTheLinesThatItLeavesOut(t *testing.T) {
 // A line that leaves out what no line before says is damage.
 func TestALeaseInShortNeedsOneBeforeIt(t *testing.T) {
 	dir := t.TempDir()
-	body := `{"seq":1,"at":"2026-11-21T12:00:00Z","v":5,"thread":"t","claim":[0],"bytes":1,"id":"01a20281-baab-79f2-8065-fc7c00000001"`
+	body := `{"seq":1,"at":"2026-11-21T12:00:00Z","v":6,"thread":"t","claim":[0],"bytes":1,"id":"01a20281-baab-79f2-8065-fc7c00000001"`
 	writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf("t"), []byte(body)), '\n'))
 	s := mustOpen(t, dir, Options{})
 	_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})

@@ -14,7 +14,7 @@ import (
 )
 
 // Version is the format version of the files that this package reads and writes.
-const Version = 5
+const Version = 6
 
 // line is what a line is to say.
 type line struct {
@@ -227,7 +227,7 @@ func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error
 	}
 	last, id, n := lx.last(), keyOf(r.ID), values(r.Data)
 	implied := last.bytes + int64(len(r.Meta)+len(r.Data))
-	if full(r.Place) || n > 1 || n == 0 && len(r.Data) > 0 {
+	if full(r.Place) {
 		implied = -1
 	}
 	for _, m := range []struct {
@@ -280,7 +280,7 @@ func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error
 		}
 		b = append(b, ']')
 	} else if len(r.Data) > 0 {
-		b = append(base64.RawURLEncoding.AppendEncode(append(b, `,"raw":"`...), r.Data), '"')
+		b = append(append(append(b, `,"raw":"`...), rawEscapes.Replace(string(r.Data))...), '"')
 	}
 	if len(b) == start { // else there would be no record
 		b = append(append(b, ','), formatMember...)
@@ -300,6 +300,7 @@ type body struct {
 	graph   []byte
 	kind    byte // of data: d for a value, s for several, r for other bytes
 	data    []byte
+	size    int // of the row's Data
 	room    [12][]byte
 }
 
@@ -309,30 +310,27 @@ func (m *body) read(text []byte) error {
 	c := cursor{b: text}
 	for more := true; more && c.err == nil; more = c.more() {
 		at := c.i
-		k := string(c.key())
-		if k == "d" { // the last, and the longest
-			m.kind, m.data, c.i = 'd', text[c.i:], len(text)
-			break
-		}
-		v := c.value()
-		head := len(m.members) == 0
-		switch s, ok := textOf(v); {
-		case head && ok && k == "id":
-			m.id = checkpoint.ID(s)
-		case head && ok && k == "run":
-			m.id = checkpoint.ID(s + firstOfRun)
-		case head && ok && k == "b":
-			m.branch = checkpoint.Branch(s)
-		case head && k == "q":
-			var err error
-			if m.seq, err = strconv.ParseInt(string(v), 10, 64); err != nil {
-				c.fail()
-			}
+		k, head := string(c.key()), len(m.members) == 0
+		switch {
+		case k == "d": // the last, and the longest
+			m.kind, m.data, m.size, c.i = 'd', text[c.i:], len(text)-c.i, len(text)
 		case k == "ds":
-			m.kind, m.data = 's', v
+			from := c.i
+			c.list(func() { m.size += len(c.value()) })
+			m.kind, m.data = 's', text[from:c.i]
 		case k == "raw":
-			m.kind, m.data = 'r', v
+			m.kind, m.data = 'r', c.quoted()
+			m.size = rawSize(m.data)
+		case head && k == "id":
+			m.id = checkpoint.ID(c.text())
+		case head && k == "run":
+			m.id = checkpoint.ID(c.text() + firstOfRun)
+		case head && k == "b":
+			m.branch = checkpoint.Branch(c.text())
+		case head && k == "q":
+			m.seq = c.number()
 		default:
+			v := c.value()
 			switch k {
 			case "p":
 				m.parent = v
@@ -370,9 +368,9 @@ type parsed struct {
 	listed      bool
 	labels      []string
 
-	delete, clear []string
-	put           [][2]string
-	putAt         [][2]int // where they stand
+	delete, clear [][]byte
+	put           []engine.Put
+	putSize       int // how many bytes they take in the line
 
 	is           bool // there is a record
 	place, count int64
@@ -383,14 +381,10 @@ type parsed struct {
 	recAt        int           // where the record starts in the body
 }
 
-// parse reads a body whose checksum fits. With skim only what a row needs is read.
-func parse(body []byte, skim bool) (p parsed, err error) {
+// parse reads a body whose checksum fits.
+func parse(body []byte) (p parsed, err error) {
 	c := cursor{b: body}
 	c.expect('{')
-	texts := func() (out []string) {
-		c.list(func() { out = append(out, c.text()) })
-		return out
-	}
 	for more := true; more && c.err == nil && !p.is; more = !p.is && c.more() {
 		at := c.i
 		switch k := string(c.key()); k {
@@ -414,11 +408,7 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 		case "own":
 			p.own = c.truth()
 		case "thread", "held", "version", "fence", "claim", "lease", "woken", "due", "minute", "labels", "delete", "put", "clear":
-			if skim {
-				c.value()
-			} else {
-				p.word(k, &c, texts)
-			}
+			p.word(k, &c)
 		default:
 			if k == "v" && p.seq == 1 && p.thread == nil && p.version == 0 {
 				p.version = int(c.number())
@@ -447,8 +437,12 @@ func parse(body []byte, skim bool) (p parsed, err error) {
 	return p, c.err
 }
 
-// word reads a member that a row does not need.
-func (p *parsed) word(k string, c *cursor, texts func() []string) {
+// word reads a member that says nothing of a row.
+func (p *parsed) word(k string, c *cursor) {
+	keys := func() (out [][]byte) {
+		c.list(func() { out = append(out, []byte(c.text())) })
+		return out
+	}
 	switch k {
 	case "thread":
 		t := c.text()
@@ -468,22 +462,22 @@ func (p *parsed) word(k string, c *cursor, texts func() []string) {
 	case "minute":
 		p.minute, p.listed, p.header = c.number(), true, true
 	case "labels":
-		p.labels, p.header = texts(), true
+		c.list(func() { p.labels = append(p.labels, c.text()) })
+		p.header = true
 	case "delete":
-		p.delete = texts()
+		p.delete = keys()
 	case "put":
+		from := c.i
 		c.list(func() {
-			at := c.i
 			c.expect('[')
-			var kv [2]string
-			kv[0] = c.text()
+			key := c.text()
 			c.expect(',')
-			kv[1] = c.text()
+			p.put = append(p.put, engine.Put{Key: []byte(key), Value: []byte(c.text()), Replace: true})
 			c.expect(']')
-			p.put, p.putAt = append(p.put, kv), append(p.putAt, [2]int{at, c.i})
 		})
+		p.putSize = c.i - from
 	case "clear":
-		p.clear = texts()
+		p.clear = keys()
 	}
 }
 
@@ -577,7 +571,7 @@ func (lx *logIndex) appendMeta(b []byte, m *body, own bool, id, prev idKey) []by
 
 // row returns row i of the log, whose line was read and has a checksum that fits.
 func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, i int, meta bool) (r engine.Row, err error) {
-	p, err := parse(text, true)
+	p, err := parse(text)
 	if err == nil && !p.is {
 		err = errNotALine
 	}
@@ -612,7 +606,7 @@ func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, i int, meta boo
 		r.Data = make([]byte, 0, len(m.data))
 		c.list(func() { r.Data = append(r.Data, c.value()...) })
 	case m.kind == 'r':
-		r.Data, err = base64.RawURLEncoding.DecodeString(string(m.data[1 : len(m.data)-1]))
+		r.Data = []byte(rawUnescapes.Replace(string(m.data)))
 	}
 	r.Seal(thread)
 	return r, err

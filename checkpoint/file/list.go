@@ -103,14 +103,11 @@ func (d *driver) look(ctx context.Context, name string) (*glance, error) {
 }
 
 func (d *driver) read(ctx context.Context, path, name string) (*glance, error) {
-	id, err := d.threadOf(path)
+	id, err := d.owner(name)
 	if err != nil || id == "" {
 		return nil, err
 	}
 	t := &source{id: id, seed: seedOf(id), path: path}
-	if FileName(id) != name {
-		return nil, t.corrupt(1, 0, foreign(id))
-	}
 	if f, err := os.Open(path); err == nil {
 		t.f = f
 		g, ok := t.glance()
@@ -148,7 +145,7 @@ func (t *source) glance() (*glance, bool) {
 	if err != nil {
 		return nil, false
 	}
-	sc := scanner{f: t.f, end: st.Size()}
+	sc := lines(t.f, 0, st.Size())
 	b, whole, err := sc.next()
 	if err != nil || !whole {
 		return nil, false
@@ -197,7 +194,7 @@ func (t *source) glanceBack(g *glance, x *index, from, end int64, all bool) (don
 		if err != nil {
 			return false, false
 		}
-		p, err := parse(body, false)
+		p, err := parse(body)
 		if err != nil {
 			return false, false
 		}
@@ -246,7 +243,7 @@ func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 	if err != nil {
 		return "", ioError("stat", path, "", err)
 	}
-	sc := scanner{f: f, end: st.Size()}
+	sc := lines(f, 0, st.Size())
 	b, whole, err := sc.next()
 	if err == io.EOF || err == nil && !whole && d.opts.Recover {
 		return "", nil
@@ -391,7 +388,7 @@ func (t *source) check(ctx context.Context, found func(*checkpoint.CorruptError)
 	if err != nil {
 		return t.fail("stat", err)
 	}
-	sc := scanner{f: t.f, end: st.Size()}
+	sc := lines(t.f, 0, st.Size())
 	x, lost := newIndex(), false // lost: what lines say that could not be read isn't known
 	var seq int64
 	for n := int64(1); ; n++ {

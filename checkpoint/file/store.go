@@ -40,8 +40,9 @@ type Options struct {
 	Recover bool
 
 	// MaxOpen is how many threads are kept open and indexed; 0 means 256.
-	// Each takes a file descriptor, and about 50 bytes of memory for each of its
-	// records. Others are opened when they are used.
+	// Each takes a file descriptor, and in memory about 50 bytes for each of its
+	// records and what it has beside them: results of its open superstep, or a user's
+	// sessions. Others are opened when they are used.
 	MaxOpen int
 }
 

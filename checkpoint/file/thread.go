@@ -1,7 +1,9 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"encoding/json"
@@ -9,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -188,15 +191,17 @@ func (t *thread) hold(ctx context.Context, exclusive, create bool) (created bool
 			}
 			return false, nil, err
 		}
-		if !exclusive && t.current() {
-			return created, nil, nil
+		if !exclusive && t.x != nil && t.undo == nil {
+			if size, err := t.standing(); err == nil && size == t.size {
+				return created, nil, nil
+			}
 		}
 		unlock, err := lockFile(ctx, t.f, t.path, exclusive)
 		if err != nil {
 			return false, nil, t.fail("lock", err)
 		}
-		same, err := t.same()
-		if err == nil && same {
+		size, err := t.standing()
+		if err == nil && size >= 0 {
 			return created, unlock, nil
 		}
 		unlock()
@@ -216,33 +221,23 @@ func (t *thread) removeEmpty() {
 	}
 }
 
-// same reports whether the open file is the one at its path.
-func (t *thread) same() (bool, error) {
+// standing returns the size of the file at the thread's path; -1 if the open one is another.
+func (t *thread) standing() (int64, error) {
 	a, err := t.f.Stat()
 	if err != nil {
-		return false, t.fail("stat", err)
+		return 0, t.fail("stat", err)
 	}
 	b, err := os.Stat(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return -1, nil
 	}
 	if err != nil {
-		return false, t.fail("stat", err)
+		return 0, t.fail("stat", err)
 	}
-	return os.SameFile(a, b), nil
-}
-
-// current reports whether everything is loaded and nothing was appended since.
-func (t *thread) current() bool {
-	if t.x == nil || t.undo != nil {
-		return false
+	if !os.SameFile(a, b) {
+		return -1, nil
 	}
-	a, err := t.f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(t.path)
-	return err == nil && os.SameFile(a, b) && b.Size() == t.size
+	return b.Size(), nil
 }
 
 var errNeedExclusive = errors.New("needs the exclusive lock")
@@ -264,9 +259,12 @@ func (t *thread) refresh(ctx context.Context, exclusive bool) error {
 	if t.x == nil || st.Size() < t.size {
 		t.x, t.size = newIndex(), 0
 	}
-	sc := scanner{f: t.f, off: t.size, end: st.Size()}
+	if st.Size() == t.size {
+		return nil
+	}
+	sc := lines(t.f, t.size, st.Size())
 	for err == nil {
-		err = t.next(ctx, &sc, exclusive)
+		err = t.next(ctx, sc, exclusive)
 	}
 	if err == io.EOF {
 		return nil
@@ -332,7 +330,7 @@ func (t *source) parse(b []byte, line, off int64) (p parsed, body []byte, err er
 		}
 		return p, nil, t.corrupt(line, off, err)
 	}
-	p, err = parse(body, false)
+	p, err = parse(body)
 	if line == 1 && p.version != 0 && p.version != Version {
 		return p, nil, &VersionError{Path: t.path, Line: line, Found: p.version, Supported: Version}
 	}
@@ -456,7 +454,7 @@ func (t *thread) append(l *line) error {
 		return err
 	}
 	body := b[: len(b)-1-crcLen : len(b)-1-crcLen]
-	p, err := parse(body, false)
+	p, err := parse(body)
 	if err != nil {
 		return fmt.Errorf("%w: thread %q: %w", checkpoint.ErrInvalid, t.id, err)
 	}
@@ -515,7 +513,7 @@ func (t *source) body(b []byte, off int64) ([]byte, error) {
 
 // lineNumber returns the number of the line that starts at off.
 func (t *source) lineNumber(off int64) (n int64) {
-	sc := scanner{f: t.f, end: off}
+	sc := lines(t.f, 0, off)
 	for n = 1; ; n++ {
 		if _, _, err := sc.next(); err != nil {
 			return n
@@ -525,59 +523,34 @@ func (t *source) lineNumber(off int64) (n int64) {
 
 // scanner reads lines without keeping more than one.
 type scanner struct {
-	f        io.ReaderAt
-	off, end int64 // of the next line; where to stop
-	buf      []byte
-	start, n int // buf[start:n] stands at off
+	*bufio.Scanner
+	off int64 // of the next line
+}
+
+// lines returns a scanner of the lines of a file between two offsets.
+func lines(f io.ReaderAt, from, end int64) *scanner {
+	s := bufio.NewScanner(io.NewSectionReader(f, from, end-from))
+	s.Buffer(make([]byte, min(64<<10, end-from+1)), math.MaxInt)
+	s.Split(func(b []byte, end bool) (int, []byte, error) {
+		n := bytes.IndexByte(b, '\n') + 1
+		if n == 0 && end {
+			n = len(b)
+		}
+		if n == 0 {
+			return 0, nil, nil
+		}
+		return n, b[:n], nil
+	})
+	return &scanner{s, from}
 }
 
 // next returns the next line without its newline; whole is false for a last
 // line that has none. The bytes are valid until the next call.
 func (s *scanner) next() (line []byte, whole bool, err error) {
-	searched := 0
-	for {
-		if i := bytes.IndexByte(s.buf[s.start+searched:s.n], '\n'); i >= 0 {
-			i += searched
-			line = s.buf[s.start : s.start+i]
-			s.start += i + 1
-			s.off += int64(i) + 1
-			return line, true, nil
-		}
-		have := s.n - s.start
-		searched = have
-		left := s.end - s.off - int64(have)
-		if left <= 0 {
-			if have == 0 {
-				return nil, false, io.EOF
-			}
-			line = s.buf[s.start:s.n]
-			s.off += int64(have)
-			s.start = s.n
-			return line, false, nil
-		}
-		if s.start > 0 {
-			copy(s.buf, s.buf[s.start:s.n])
-			s.start, s.n = 0, have
-		}
-		if have == len(s.buf) {
-			size := max(64<<10, 2*len(s.buf))
-			if int64(size) > s.end-s.off {
-				size = int(max(s.end-s.off, int64(have)+1))
-			}
-			s.buf = append(make([]byte, 0, size), s.buf[:have]...)[:size]
-		}
-		want := s.buf[s.n:]
-		if int64(len(want)) > left {
-			want = want[:left]
-		}
-		m, err := s.f.ReadAt(want, s.off+int64(have))
-		s.n += m
-		if err != nil && !(err == io.EOF && m > 0) {
-			if err == io.EOF {
-				s.end = s.off + int64(have) // shorter than it was
-				continue
-			}
-			return nil, false, err
-		}
+	if !s.Scan() {
+		return nil, false, cmp.Or(s.Err(), io.EOF)
 	}
+	s.off += int64(len(s.Bytes()))
+	line, whole = bytes.CutSuffix(s.Bytes(), []byte("\n"))
+	return line, whole, nil
 }

@@ -164,7 +164,7 @@ func TestSettingsOfTheServerInTheURL(t *testing.T) {
 
 func TestAnOutputThatTheDriverCannotRead(t *testing.T) {
 	url := parameter(t, servertest.Postgres(t), "bytea_output", "escape")
-	refused(t, url, postgres.Options{NoPrepare: true}, postgres.ErrURL, "bytea_output=hex")
+	refused(t, parameter(t, url, "default_query_exec_mode", "exec"), postgres.Options{}, postgres.ErrURL, "bytea_output=hex")
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
 	write(t, s, "t", 2)

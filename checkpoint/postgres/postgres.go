@@ -39,10 +39,12 @@
 //
 // # Poolers
 //
-// A pooler such as PgBouncer may stand in between: set [Options.NoPrepare]. In
-// session mode, or where it tracks prepared statements, that is not needed if it
-// lets the settings lock_timeout, enable_seqscan and enable_bitmapscan pass or
-// ignores them (ignore_startup_parameters).
+// A pooler such as PgBouncer may stand in between: add
+// default_query_exec_mode=exec to the URL. The store does without prepared statements
+// and settings of the session then, is somewhat slower, and leaves
+// [Options.LockTimeout] to the server's settings. In session mode that is not needed if
+// the pooler lets the settings lock_timeout, enable_seqscan and enable_bitmapscan pass
+// or ignores them (ignore_startup_parameters).
 package postgres
 
 import (
@@ -86,12 +88,6 @@ type Options struct {
 	// that holds the same thread; 0 means 10 seconds. It is set by [Open]
 	// alone; a pool that is given to [New] keeps its own.
 	LockTimeout time.Duration
-
-	// NoPrepare does without prepared statements and settings of the session,
-	// for poolers. It is somewhat slower, and leaves LockTimeout to the server's
-	// settings. It is for [Open] alone; for [New], a pool says so with its
-	// DefaultQueryExecMode.
-	NoPrepare bool
 }
 
 const (
@@ -199,7 +195,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, err
 	}
 	db, err := with(pgdb.Config{
-		Package: "postgres", Schema: o.Schema, MaxConns: o.MaxConns, NoPrepare: o.NoPrepare,
+		Package: "postgres", Schema: o.Schema, MaxConns: o.MaxConns,
 		Settings: map[string]string{
 			"lock_timeout": fmt.Sprint(max(1, o.LockTimeout.Milliseconds())), "enable_seqscan": "off", "enable_bitmapscan": "off",
 		},

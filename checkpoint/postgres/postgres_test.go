@@ -115,15 +115,6 @@ func TestStore(t *testing.T) { // SONI-32
 	})
 }
 
-// As through a pooler that shares connections between transactions.
-func TestStoreWithoutPreparedStatements(t *testing.T) {
-	if race.Enabled || testing.Short() {
-		t.Skip("the suite once more: run without -race and -short")
-	}
-	url := servertest.Postgres(t)
-	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return open(t, url, postgres.Options{NoPrepare: true}) })
-}
-
 func poolOf(t testing.TB, url string, change func(c *pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(url)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/recording"
+	"github.com/superstep-dev/superstep/internal/process"
 )
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
@@ -282,6 +285,47 @@ func TestAnImportThatDiesLeavesNothingThatARunnerTakesUp(t *testing.T) {
 		for w, err := range store.Abandoned(t.Context(), 0) {
 			t.Errorf("dead before call %d, and thread %q is abandoned, %v", n+1, w.Thread, err)
 		}
+	}
+}
+
+func TestAnImportRemovesWhatOneHasLeftWhoseProcessIsGone(t *testing.T) {
+	ended := exec.Command(os.Args[0], "-test.run=^$")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	gone := strings.Replace(process.Self(), fmt.Sprintf("pid %d ", os.Getpid()), fmt.Sprintf("pid %d ", ended.Process.Pid), 1)
+	if !process.Gone(gone) {
+		t.Skip("NOT TESTED: this system doesn't tell which processes have ended")
+	}
+	rec := sample()
+	store := checkpoint.NewMemory()
+	for thread, holder := range map[checkpoint.ThreadID]string{
+		"importing/dead":   "dead " + gone,
+		"importing/living": "living " + process.Self(),
+		"importing/far":    "far pid 7 on mars x.1",
+		"importing/users":  "run " + gone, // whose run died
+	} {
+		w := &checkpoint.Write{
+			Log: checkpoint.Log{Thread: thread}, Claim: true, Lease: time.Hour, Holder: holder,
+			Record: &checkpoint.Record{ID: checkpoint.NewRunID().Checkpoint(1), Log: checkpoint.Log{Thread: thread}, Seq: 1, CreatedAt: at},
+		}
+		if _, err := store.Write(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rec.Put(t.Context(), store, "t"); err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	for l, err := range store.Threads(t.Context(), checkpoint.ThreadFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		there = append(there, string(l.Thread))
+	}
+	slices.Sort(there)
+	if want := []string{"importing/far", "importing/living", "importing/users", "t"}; !slices.Equal(there, want) {
+		t.Errorf("there are %q, want %q", there, want)
 	}
 }
 

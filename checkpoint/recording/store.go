@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/process"
 )
 
 // metaTask is the metadata key of records of subgraphs: the same as that of
@@ -150,7 +152,8 @@ func Import(ctx context.Context, store checkpoint.Store, r io.Reader, thread che
 // whole or not at all. A thread that exists is [ErrExists]. The store must implement
 // checkpoint.Copier, and for a thread that was pruned checkpoint.Rewriter: record by record
 // it becomes a thread "importing/" and a random ID, which no runner takes up, which is copied
-// and removed. If the process dies, that one is left.
+// and removed. If the process dies, that one is left: the next Put of a process that can tell,
+// on the same machine, removes it.
 func (r *Recording) Put(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) error {
 	if thread == "" {
 		thread = r.Header.Thread
@@ -180,7 +183,11 @@ func (r *Recording) put(ctx context.Context, store checkpoint.Store, thread chec
 			return ErrExists
 		}
 	}
-	p := &putter{store: store, thread: checkpoint.ThreadID("importing/" + checkpoint.NewRunID())}
+	if err := sweep(ctx, store); err != nil {
+		return err
+	}
+	id := checkpoint.NewRunID()
+	p := &putter{store: store, thread: attempt(string(id)), holder: string(id) + " " + process.Self()}
 	defer func() {
 		if derr := store.Delete(context.WithoutCancel(ctx), p.thread); derr != nil {
 			err = errors.Join(err, fmt.Errorf("thread %q could not be removed: %w", p.thread, derr))
@@ -199,16 +206,46 @@ func (r *Recording) put(ctx context.Context, store checkpoint.Store, thread chec
 	return nil
 }
 
+// attempts is how the threads begin that are being imported.
+const attempts = "importing/"
+
+func attempt(id string) checkpoint.ThreadID { return checkpoint.ThreadID(attempts + id) }
+
+// sweep removes the threads of imports whose process has certainly ended.
+func sweep(ctx context.Context, store checkpoint.Store) error {
+	l, ok := store.(checkpoint.Lister)
+	if !ok {
+		return nil
+	}
+	var left []checkpoint.ThreadID
+	for t, err := range l.Threads(ctx, checkpoint.ThreadFilter{Prefix: attempts}) {
+		if err != nil { // of that thread, or else what follows fails as well
+			continue
+		}
+		id, where, _ := strings.Cut(t.Lease.Holder, " ")
+		if t.Thread == attempt(id) && process.Gone(where) { // and not a user's, which only has such a name
+			left = append(left, t.Thread)
+		}
+	}
+	for _, thread := range left {
+		if err := store.Delete(ctx, thread); err != nil {
+			return fmt.Errorf("removing thread %q, which an import has left: %w", thread, err)
+		}
+	}
+	return nil
+}
+
 // putter writes one thread.
 type putter struct {
 	store  checkpoint.Store
 	thread checkpoint.ThreadID
+	holder string
 	fence  checkpoint.Fence // 0: nothing is written
 }
 
 func (p *putter) write(ctx context.Context, w *checkpoint.Write) error {
 	if w.Fence = p.fence; p.fence == 0 {
-		w.Claim, w.Lease, w.Holder = true, importing, string(p.thread)
+		w.Claim, w.Lease, w.Holder = true, importing, p.holder
 	}
 	out, err := p.store.Write(ctx, w)
 	if err == nil {
@@ -258,7 +295,7 @@ func (p *putter) log(ctx context.Context, l *Log) error {
 	if !ok {
 		return fmt.Errorf("%w: the thread was pruned, and the store can't remove records", errors.ErrUnsupported)
 	}
-	if err := rewriter.Rewrite(ctx, &checkpoint.Rewrite{Log: log, Head: head, Holder: string(p.thread), Remove: fill}); err != nil {
+	if err := rewriter.Rewrite(ctx, &checkpoint.Rewrite{Log: log, Head: head, Holder: p.holder, Remove: fill}); err != nil {
 		return err
 	}
 	_, fence, err := p.store.Head(ctx, log) // it has grown

@@ -24,7 +24,7 @@
 //
 //	file      sync=every|never, recover=true, max_open=N
 //	sqlite    full=true, busy_timeout=10s, readers=N, writable=true
-//	postgres  schema=NAME, writers=N, timeout=1m, no_prepare=true
+//	postgres  schema=NAME, writers=N, timeout=1m
 //	redis     prefix=TEXT, ttl=720h, allow_eviction=true
 //	s3        cache_bytes=N
 package stores
@@ -265,10 +265,9 @@ func (c *Config) known() map[string]func(string) error {
 		}
 	case Postgres: // lock_timeout and pool_max_conns are the driver's
 		return map[string]func(string) error{
-			"schema":     text(&c.Postgres.Schema),
-			"writers":    number(&c.Postgres.Writers),
-			"timeout":    duration(&c.Postgres.Timeout),
-			"no_prepare": flag(&c.Postgres.NoPrepare),
+			"schema":  text(&c.Postgres.Schema),
+			"writers": number(&c.Postgres.Writers),
+			"timeout": duration(&c.Postgres.Timeout),
 		}
 	case Redis:
 		return map[string]func(string) error{

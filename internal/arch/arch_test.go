@@ -76,7 +76,7 @@ var only = map[string][]string{
 	"field":             nil,
 	"remote":            {"chat", "client", "graph"},
 	"a2a":               {"chat", "client", "graph", "memory"},
-	"checkpoint":        {"internal/backend", "internal/jsonscan", "internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
+	"checkpoint":        {"internal/backend", "internal/jsonscan", "internal/pgdb", "internal/options", "internal/private", "internal/process", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     {"internal/backend"},
 	"internal/redisdb":  nil,
 	"internal/follow":   nil,

@@ -14,7 +14,7 @@ import (
 // superstep, a machine is made of it that goes on or ends, or an error says what is
 // wrong.
 func FuzzLoad(f *testing.F) {
-	g, problems := plan.Compile(plan.Spec{
+	g, problems, _ := plan.Compile(plan.Spec{
 		Nodes: []plan.NodeSpec{{Name: "a"}, {Name: "b"}, {Name: "c", Command: true}, {Name: "late", Defer: true}},
 		Edges: []plan.EdgeSpec{{From: plan.Start, To: "a"}, {From: plan.Start, To: "b"}, {From: "c", To: "late"}},
 		Joins: []plan.JoinSpec{{Sources: []string{"a", "b"}, Target: "c"}},

@@ -245,6 +245,7 @@ type Machine struct {
 
 	children map[string]checkpoint.ID
 	caller   checkpoint.ThreadID // see Record.Caller
+	loaded   []checkpoint.Result // of the superstep that was open, for a fork
 
 	to     successors
 	codec  codec

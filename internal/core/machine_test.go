@@ -31,7 +31,7 @@ func steps(t *testing.T, sh *shell) core.Ready {
 
 func twoNodes(t *testing.T) *shell {
 	t.Helper()
-	g, problems := plan.Compile(plan.Spec{
+	g, problems, _ := plan.Compile(plan.Spec{
 		Nodes: []plan.NodeSpec{{Name: "a"}, {Name: "b"}},
 		Edges: []plan.EdgeSpec{{From: plan.Start, To: "a"}, {From: plan.Start, To: "b"}},
 	})

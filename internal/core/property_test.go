@@ -80,7 +80,7 @@ func (w *world) plan(t *rapid.T) *plan.Graph {
 	for _, j := range w.Joins {
 		spec.Joins = append(spec.Joins, plan.JoinSpec{Sources: j.From, Target: j.To})
 	}
-	g, problems := plan.Compile(spec)
+	g, problems, _ := plan.Compile(spec)
 	if g == nil {
 		t.Fatalf("compile: %v", problems)
 	}

@@ -62,7 +62,7 @@ type Tip struct {
 func Load(cfg Config, tip Tip) (*Machine, error) {
 	m := New(cfg)
 	rec := tip.Record
-	m.base = tip.State
+	m.base, m.loaded = tip.State, tip.Results
 	m.step, m.begun, m.ran = rec.Step, rec.Begun, rec.Ran
 	m.tail = tail{
 		codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist,
@@ -107,7 +107,8 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 
 // Fork starts a branch at the record the machine was loaded from. With keep the
 // open superstep goes on where it stood, results taken along; otherwise its
-// tasks run again and its questions are asked again. They are the same tasks.
+// tasks run again and its questions are asked again. They are the same tasks: what
+// their sub-steps have come to is taken along either way.
 func (m *Machine) Fork(keep bool) error {
 	m.tail.fork = true
 	if n := len(m.tail.lineage); n == 0 || m.tail.lineage[n-1] != (checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq}) {
@@ -123,21 +124,19 @@ func (m *Machine) Fork(keep bool) error {
 		m.paused = nil
 		m.begin()
 	}
-	return m.record(checkpoint.SourceFork, nil)
-}
-
-// TakeAlong puts results of the branch forked from under this branch: those
-// that are not of the tasks' ends. These a fork with keep takes along by itself.
-func (m *Machine) TakeAlong(results []checkpoint.Result) {
-	for _, r := range results {
+	if err := m.record(checkpoint.SourceFork, nil); err != nil {
+		return err
+	}
+	for _, r := range m.loaded {
 		switch r.Kind {
-		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindOpen:
+		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindOpen: // with keep, the record has seen to them
 			continue
 		}
 		r.Branch = m.tail.branch
 		m.tail.writes.results = append(m.tail.writes.results, r)
 		m.tail.results = true
 	}
+	return nil
 }
 
 // part encodes changes from outside and adds them to the parts of the next

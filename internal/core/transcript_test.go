@@ -82,7 +82,7 @@ type story struct {
 }
 
 func newStory(t *testing.T, d *datadriven.TestData) (*story, string) {
-	g, problems := plan.Compile(parseGraph(t, d.Input))
+	g, problems, _ := plan.Compile(parseGraph(t, d.Input))
 	if g == nil {
 		var b strings.Builder
 		for _, p := range problems {

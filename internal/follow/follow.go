@@ -90,6 +90,9 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
+// Hears reports whether notes come: what others told is known, or will be in a moment.
+func (f *Follower) Hears() bool { return f != nil && f.hears.Load() }
+
 // Tell sends a note to all others, soon. One that waits to be sent isn't sent twice.
 func (f *Follower) Tell(note string) {
 	if f == nil || f.Wire == nil {

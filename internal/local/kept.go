@@ -19,9 +19,8 @@ import (
 //
 // What is kept was decoded, never taken from a run: a state read twice in one process is
 // the state that another process would read. Nobody goes on from what the store no longer
-// has: with the thread's fence as it was, or raised by this program's own claims alone,
-// the log was not rewritten, and only what was recorded since is read; otherwise the
-// records are read back to a snapshot.
+// has: the thread's fence says that no records were removed, and then only what was
+// recorded since is read.
 type Kept struct {
 	mu    sync.Mutex
 	used  list.List // of *stood, the latest first
@@ -35,18 +34,16 @@ type keptKey struct {
 	log  checkpoint.Log
 }
 
-// stood is where a thread stood when it was read. But for the fence it is immutable.
+// stood is where a thread stood when it was read. It is immutable.
 type stood struct {
 	key    keptKey
 	id     checkpoint.ID
 	branch checkpoint.Branch
 	seq    int64
-	snap   checkpoint.ID // of the record with the snapshot that was read; empty: there is none
-	tip    core.Tip      // its state and sizes alone
+	fence  checkpoint.Fence // of the thread, before it was read
+	tip    core.Tip         // its state and sizes alone
 
 	weighed, at int // the state's size when it was looked at, and what it had been read from then
-
-	fence checkpoint.Fence // of the thread, as far as the log was not rewritten; by Kept.mu
 }
 
 // from returns how much the state was read from: the changes that make a list may say much
@@ -87,49 +84,35 @@ type Keeper struct {
 // keeps reports whether something of a size is kept.
 func (g Keeper) keeps(size int) bool { return g.Kept != nil && g.Max > 0 && size <= g.Max }
 
-// claimed is told of the fence of a claim by this program.
-func (g Keeper) claimed(log checkpoint.Log, fence checkpoint.Fence) {
+// get returns what is kept that stands on the line of a record, by its number, if its log
+// was not cut since; nil if there is nothing.
+func (g Keeper) get(rec *checkpoint.Record) *stood {
 	if !g.keeps(0) {
-		return
-	}
-	g.Kept.mu.Lock()
-	defer g.Kept.mu.Unlock()
-	if e := g.Kept.byLog[keptKey{g.Plan, log}]; e != nil {
-		if n := e.Value.(*stood); n.fence == fence-1 { // nobody else's was between them
-			n.fence = fence
-		}
-	}
-}
-
-// get returns what is kept that stands on the line of a record, by its number; nil if
-// there is nothing. The log was not rewritten since if it is fresh.
-func (g Keeper) get(rec *checkpoint.Record) (_ *stood, fresh bool) {
-	if !g.keeps(0) {
-		return nil, false
+		return nil
 	}
 	g.Kept.mu.Lock()
 	defer g.Kept.mu.Unlock()
 	e := g.Kept.byLog[keptKey{g.Plan, rec.Log}]
 	if e == nil {
-		return nil, false
+		return nil
 	}
 	n := e.Value.(*stood)
-	if n.size() > g.Max || n.seq > rec.Seq {
-		return nil, false
+	if n.size() > g.Max || n.seq > rec.Seq || !n.fence.Uncut(g.Fence) {
+		return nil
 	}
 	if branch, ok := branchAt(spans(rec), n.seq); !ok || branch != n.branch {
-		return nil, false
+		return nil
 	}
 	g.Kept.used.MoveToFront(e)
-	return n, g.Fence > 0 && n.fence == g.Fence
+	return n
 }
 
 // put keeps where a thread stands at a record, and returns a state that may be altered.
 // What stands further on the same branch stays, unless it is of a log that is gone.
-func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Values, snap checkpoint.ID, tip *core.Tip) (any, error) {
+func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip) (any, error) {
 	rec := tip.Record
 	n := &stood{
-		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq, snap: snap,
+		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq,
 		tip: core.Tip{State: tip.State, Bytes: tip.Bytes, Snap: tip.Snap, Full: tip.Full, Range: tip.Range, Ranges: cloneRanges(tip.Ranges)},
 	}
 	k := g.Kept

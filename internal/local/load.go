@@ -171,6 +171,11 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 // StateOf returns the state at the record with an ID.
 func StateOf(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, id checkpoint.ID, keep Keeper) (state any, err error) {
 	err = Settled(ctx, store, log, func() error {
+		if keep.keeps(0) {
+			if _, keep.Fence, err = store.Head(ctx, log); err != nil {
+				return err
+			}
+		}
 		rec, err := store.Get(ctx, log, id)
 		if err == nil {
 			state, err = StateAt(ctx, store, values, rec, keep)
@@ -248,75 +253,80 @@ func lineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Recor
 // readState folds the state at tip.Record: from what is kept of its line, or from the
 // nearest snapshot and the records that its ranges name, on with the records since.
 func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Keeper) error {
-	known, fresh := keep.get(tip.Record)
-	if fresh && tip.Record.Seq-known.seq <= olderMost {
+	if known := keep.get(tip.Record); known != nil && tip.Record.Seq-known.seq <= onMost {
 		if ok, err := goOn(ctx, store, values, tip, known, keep); ok || err != nil {
 			return err
 		}
 	}
-	b := back{tip: tip, want: tip.Record.Seq, parent: tip.Record.ID, known: known}
-	more, err := b.take(tip.Record)
-	if more && b.want > 0 {
-		first := true
-		for r, rerr := range Line(ctx, store, tip.Record, false) {
+	snap, tail, err := toSnapshot(ctx, store, tip.Record)
+	if err != nil {
+		return err
+	}
+	if snap == nil {
+		tip.State = values.New()
+	} else {
+		tip.Snap, tip.Full, tip.Ranges = snapSize(snap), snap.Snapshot.Full, cloneRanges(snap.Snapshot.Ranges)
+		if tip.State, tip.Range, err = readSnapshot(ctx, store, values, snap); err != nil {
+			return err
+		}
+	}
+	tip.State, err = foldRecords(values, tip.State, tail, func(r *checkpoint.Record, changes []core.Changes) {
+		tip.Bytes += changesSize(r)
+		tip.Ranges = grown(values, tip.Ranges, r, changes)
+	})
+	if err != nil || !keep.keeps(0) {
+		return err
+	}
+	tip.State, err = keep.put(ctx, store, values, tip)
+	return err
+}
+
+// onMost is how many records are read to go on from what is kept: if there are more, a
+// snapshot says it sooner.
+const onMost = 1000
+
+// toSnapshot reads a line back from a record to the nearest snapshot. It returns the
+// record that has it, nil if the line has none, and those after it, oldest first.
+func toSnapshot(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record) (snap *checkpoint.Record, tail []*checkpoint.Record, err error) {
+	want, parent := rec.Seq, rec.ID
+	take := func(r *checkpoint.Record) (more bool, err error) {
+		if r.Seq != want {
+			return false, fmt.Errorf("record %d of the line of %s is missing: %w", want, rec.ID, checkpoint.ErrCorrupt)
+		}
+		if r.ID != parent { // of another thread of this name
+			return false, fmt.Errorf("record %d of the line of %s is %s, not %s: %w", want, rec.ID, r.ID, parent, checkpoint.ErrCorrupt)
+		}
+		want--
+		if parent = r.Parent; r.Snapshot != nil {
+			snap = r
+			return false, nil
+		}
+		tail = append(tail, r)
+		return want > 0, nil
+	}
+	more, err := take(rec)
+	if more {
+		for r, rerr := range Line(ctx, store, rec, false) {
 			if rerr != nil {
-				return rerr
+				return nil, nil, rerr
 			}
-			if first { // tip.Record itself
-				first = false
+			if r.Seq == rec.Seq { // it was taken
 				continue
 			}
-			if more, err = b.take(r); !more {
+			if more, err = take(r); !more {
 				break
 			}
 		}
 	}
-	switch {
-	case err != nil:
-		return err
-	case b.snap == nil && b.want > 0:
-		return fmt.Errorf("the first %d records of the line of %s are missing: %w", b.want, tip.Record.ID, checkpoint.ErrCorrupt)
-	case b.snap != nil:
-		tip.Snap, tip.Full, tip.Ranges = snapSize(b.snap), b.snap.Snapshot.Full, cloneRanges(b.snap.Snapshot.Ranges)
+	if err == nil && snap == nil && want > 0 {
+		err = fmt.Errorf("the first %d records of the line of %s are missing: %w", want, rec.ID, checkpoint.ErrCorrupt)
 	}
-	tail := b.tail
-	switch known := b.stands(); {
-	case known == nil && b.snap == nil:
-		tip.State = values.New()
-	case known == nil:
-		tip.State, tip.Range, err = readSnapshot(ctx, store, values, b.snap)
-	case b.older == nil:
-		tip.Bytes, tip.Range, tip.Ranges = known.tip.Bytes, known.tip.Range, cloneRanges(known.tip.Ranges)
-		if tip.State, err = copied(values, known.tip.State); known.id == tip.Record.ID {
-			return err
-		}
-		tail = tail[:b.at]
-	default:
-		size := known.tip.Range + known.tip.Bytes
-		if tip.State, err = copied(values, known.tip.State); err == nil {
-			slices.Reverse(b.older)
-			tip.State, err = foldRecords(values, tip.State, b.older, func(r *checkpoint.Record, _ []core.Changes) { size += changesSize(r) })
-		}
-		if len(tip.Ranges) > 0 {
-			tip.Range = size
-		}
-	}
-	if err == nil {
-		slices.Reverse(tail)
-		tip.State, err = foldRecords(values, tip.State, tail, func(r *checkpoint.Record, changes []core.Changes) {
-			tip.Bytes += changesSize(r)
-			tip.Ranges = grown(values, tip.Ranges, r, changes)
-		})
-	}
-	if err != nil || !keep.keeps(0) {
-		return err
-	}
-	tip.State, err = keep.put(ctx, store, values, b.snapID(), tip)
-	return err
+	slices.Reverse(tail)
+	return snap, tail, err
 }
 
 // goOn folds the state at tip.Record from what is kept of its line, in a log that was not
-// rewritten since: what was recorded before is not read. It reports whether what is kept
+// cut since: what was recorded before is not read. It reports whether what is kept
 // is of that line.
 func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, known *stood, keep Keeper) (bool, error) {
 	state, err := copied(values, known.tip.State)
@@ -327,7 +337,7 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 		Record: tip.Record, Epoch: tip.Epoch, LogHead: tip.LogHead, Results: tip.Results, State: state,
 		Bytes: known.tip.Bytes, Snap: known.tip.Snap, Full: known.tip.Full, Range: known.tip.Range, Ranges: cloneRanges(known.tip.Ranges),
 	}
-	last, seq, snap, size := known.id, known.seq, known.snap, known.tip.Range+known.tip.Bytes
+	last, seq, size := known.id, known.seq, known.tip.Range+known.tip.Bytes
 	var since []*checkpoint.Record
 	if seq < tip.Record.Seq {
 		for r, err := range lineFrom(ctx, store, tip.Record, seq+1, false) {
@@ -349,7 +359,7 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 			on.Ranges = grown(values, on.Ranges, r, changes)
 			return
 		}
-		on.Snap, on.Full, on.Bytes, on.Range, on.Ranges, snap = snapSize(r), s.Full, 0, 0, cloneRanges(s.Ranges), r.ID
+		on.Snap, on.Full, on.Bytes, on.Range, on.Ranges = snapSize(r), s.Full, 0, 0, cloneRanges(s.Ranges)
 		if len(on.Ranges) > 0 {
 			on.Range = size
 		}
@@ -362,107 +372,9 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 	}
 	*tip = on
 	if last != known.id {
-		tip.State, err = keep.put(ctx, store, values, snap, tip)
+		tip.State, err = keep.put(ctx, store, values, tip)
 	}
 	return true, err
-}
-
-// back is the way back from a record to where its state can be read from.
-type back struct {
-	tip    *core.Tip
-	want   int64         // the number of the record to come
-	parent checkpoint.ID // and its ID
-
-	tail []*checkpoint.Record // newest first, after the snapshot if there is one
-	snap *checkpoint.Record
-
-	known *stood               // what is kept of the line; nil: nothing is
-	at    int                  // how much of the tail comes after it
-	found bool                 // it was met
-	older []*checkpoint.Record // newest first, from the snapshot to what is kept, if that is older
-}
-
-// olderMost is how many records are read before a snapshot to go on from what is kept:
-// if there are more, the snapshot says it sooner.
-const olderMost = 1000
-
-// take takes the next record and reports whether the one before it is wanted.
-func (b *back) take(r *checkpoint.Record) (more bool, err error) {
-	if b.snap != nil {
-		return b.takeOlder(r), nil
-	}
-	if r.Seq != b.want {
-		return false, fmt.Errorf("record %d of the line of %s is missing: %w", b.want, b.tip.Record.ID, checkpoint.ErrCorrupt)
-	}
-	if r.ID != b.parent { // of another thread of this name
-		return false, fmt.Errorf("record %d of the line of %s is %s, not %s: %w", b.want, b.tip.Record.ID, r.ID, b.parent, checkpoint.ErrCorrupt)
-	}
-	b.want--
-	b.parent = r.Parent
-	if b.known != nil && b.known.seq == r.Seq {
-		if b.found, b.at = b.known.id == r.ID, len(b.tail); !b.found {
-			b.known = nil // it is of another thread of this name
-		}
-	}
-	if r.Snapshot == nil {
-		b.tail = append(b.tail, r)
-		return true, nil
-	}
-	b.snap = r
-	if b.known == nil || b.found || r.Seq-b.known.seq > olderMost {
-		return false, nil
-	}
-	b.older = append(b.older, r)
-	return b.toKnown(), nil
-}
-
-// takeOlder is take for what comes before the snapshot. What is missing there is no
-// matter: the snapshot is there.
-func (b *back) takeOlder(r *checkpoint.Record) (more bool) {
-	if r.Seq != b.want || r.ID != b.parent {
-		b.known = nil
-		return false
-	}
-	b.want--
-	b.parent = r.Parent
-	b.older = append(b.older, r)
-	return b.toKnown()
-}
-
-// toKnown reports whether more records are wanted to get to what is kept.
-func (b *back) toKnown() (more bool) {
-	if b.want > b.known.seq {
-		return true
-	}
-	b.found = b.parent == b.known.id
-	return false
-}
-
-// snapID returns the ID of the record with the snapshot, empty if there is none.
-func (b *back) snapID() checkpoint.ID {
-	if b.snap == nil {
-		return ""
-	}
-	return b.snap.ID
-}
-
-// stands returns what is kept if the state can be read from it: it was met, and what is
-// known of the snapshot still holds, which a rewrite of the log may have replaced.
-func (b *back) stands() *stood {
-	if b.known == nil || !b.found {
-		return nil
-	}
-	if b.older != nil {
-		return b.known
-	}
-	size, full := 0, false
-	if b.snap != nil {
-		size, full = snapSize(b.snap), b.snap.Snapshot.Full
-	}
-	if b.known.snap != b.snapID() || b.known.tip.Snap != size || b.known.tip.Full != full {
-		return nil
-	}
-	return b.known
 }
 
 // snapSize returns the size of a record's snapshot.

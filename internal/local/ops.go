@@ -67,7 +67,6 @@ func (s *Session) claim(ctx context.Context) (checkpoint.Fence, error) {
 	case err != nil:
 		return 0, &CheckpointError{Thread: thread, Op: "save", Err: err}
 	}
-	s.saver.keep.claimed(s.o.Log, written.Fence)
 	return written.Fence, nil
 }
 
@@ -293,9 +292,6 @@ func (s *Session) passed(ctx context.Context, epoch checkpoint.ID) error {
 // due; see Options.Wake.
 func (s *Session) Submit(ctx context.Context) error {
 	err := s.Flush(ctx)
-	if errors.Is(err, ErrDrained) {
-		err = nil
-	}
 	if err == nil && s.last == nil && s.m.Pending() {
 		err = s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log, Wake: true})
 	}

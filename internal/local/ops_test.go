@@ -91,7 +91,7 @@ func program(t testing.TB, runs *atomic.Int32) *local.Program {
 			spec.Edges = append(spec.Edges, plan.EdgeSpec{From: plan.Start, To: name}, plan.EdgeSpec{From: name, To: "end"})
 		}
 	}
-	g, problems := plan.Compile(spec)
+	g, problems, _ := plan.Compile(spec)
 	if g == nil {
 		t.Fatal(problems)
 	}

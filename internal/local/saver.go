@@ -20,8 +20,6 @@ const defaultSaveTimeout = 10 * time.Second
 type saver struct {
 	store   checkpoint.Store
 	thread  checkpoint.ThreadID
-	log     checkpoint.Log // of the run
-	keep    Keeper
 	mode    Durability
 	timeout time.Duration
 
@@ -53,7 +51,7 @@ type queued struct {
 }
 
 func newSaver(o *Options) *saver {
-	s := &saver{store: o.Store, thread: o.Log.Thread, log: o.Log, mode: o.Durability, timeout: o.SaveTimeout}
+	s := &saver{store: o.Store, thread: o.Log.Thread, mode: o.Durability, timeout: o.SaveTimeout}
 	if s.timeout <= 0 {
 		s.timeout = defaultSaveTimeout
 	}
@@ -262,9 +260,6 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Lock()
 	s.fence, s.claimed = written.Fence, true
 	s.mu.Unlock()
-	if claim {
-		s.keep.claimed(s.log, written.Fence)
-	}
 	switch {
 	case claim && w.Lease > 0:
 		s.lease.begin(s)

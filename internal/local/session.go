@@ -88,7 +88,6 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 			s.saver = o.parent.s.saver
 		} else {
 			s.saver = newSaver(o)
-			s.saver.keep = s.keeper()
 		}
 	}
 	if o.Run != "" {
@@ -396,28 +395,14 @@ func (s *Session) KeepMetadata() {
 	s.m.SetMetadata(merged)
 }
 
-// TakeAlong copies the results that tasks of the open superstep left on the
-// branch that was forked from, and what its sub-steps have come to on the one before.
-func (s *Session) TakeAlong(ctx context.Context) error {
-	rec := s.tip.Record
-	results, err := s.o.Store.Results(ctx, s.o.Log, rec.Branch, rec.Epoch)
-	if err != nil {
-		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
-	}
-	for _, r := range s.tip.Results {
-		if r.Branch != rec.Branch { // see takeOnce
-			results = append(results, r)
-		}
-	}
-	s.m.TakeAlong(results)
-	return nil
-}
-
 // Flush stores what the machine has to say without starting a task.
 func (s *Session) Flush(ctx context.Context) error {
 	s.m.Flush()
 	s.flushing = true
-	return s.Drive(ctx)
+	if err := s.Drive(ctx); !errors.Is(err, ErrDrained) {
+		return err
+	}
+	return nil
 }
 
 // Drive runs the machine until the run is over. The error is that of the run:

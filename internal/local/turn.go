@@ -234,9 +234,6 @@ func TurnOf(ctx context.Context, prog *Program, o *Options, begin func(*Session)
 	if s != nil {
 		s.Close()
 	}
-	if errors.Is(err, ErrDrained) {
-		err = nil
-	}
 	if t, got := turn(); got == nil { // by this call, or by another meanwhile
 		return t, nil
 	} else if err == nil {

@@ -24,9 +24,8 @@ type Config struct {
 	Uses    []string // tables that must be readable and writable, without their schema
 	Schema  string   // where they stand, made if it isn't there; "": where the search path leads
 
-	MaxConns  int               // of Open; 0: pool_max_conns of the URL, or else 8
-	NoPrepare bool              // no prepared statements and settings, for poolers
-	Settings  map[string]string // of connections, unless the URL has them
+	MaxConns int               // of Open; 0: pool_max_conns of the URL, or else 8
+	Settings map[string]string // of connections, unless the URL has them or does without prepared statements
 }
 
 // DB is a database with the tables of a package.
@@ -60,9 +59,7 @@ func Open(ctx context.Context, url string, c Config) (*DB, error) {
 	if set["application_name"] == "" {
 		set["application_name"] = "superstep"
 	}
-	if c.NoPrepare {
-		p.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	}
+	p.ConnConfig.OnNotification = handOn
 	if !unprepared(p.ConnConfig) { // poolers don't let settings pass
 		for name, value := range c.Settings {
 			if _, ok := set[name]; !ok {

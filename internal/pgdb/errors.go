@@ -69,7 +69,7 @@ func Explain(pkg, op, server string, err error) error {
 		e.Kind, e.Fix = ErrUnavailable, "check that the server runs and that host, port and TLS settings are right; the store goes on by itself when it is back"
 	case Down(err) && (code == "22023" || code == "42704" || code == "08P01"):
 		e.Kind, e.What = ErrURL, "a setting is refused when connecting"
-		e.Fix = "correct it in the URL; if it is not there, a pooler stands in between: set Options.NoPrepare"
+		e.Fix = "correct it in the URL; if it is not there, a pooler stands in between: add default_query_exec_mode=exec to the URL"
 	case code == "28P01":
 		e.Kind, e.What, e.Fix = ErrDenied, "the password is wrong, or there is no such user", "correct user and password in the URL, PGPASSWORD or the password file"
 	case strings.HasPrefix(code, "28"):

@@ -29,6 +29,17 @@ func (w *Wire) Send(ctx context.Context, text string) error {
 	return err
 }
 
+const receiver = "superstep" // of a connection's notes
+
+// handOn gives a note to who receives on a connection. Behind a pooler a note may come to
+// whoever has a connection at the moment on which somebody listened before: pgx would keep
+// them for one who asks, and nobody does.
+func handOn(c *pgconn.PgConn, n *pgconn.Notification) {
+	if got, ok := c.CustomData()[receiver].(func(string)); ok {
+		got(n.Payload)
+	}
+}
+
 // quiet is after which time without texts the connection is looked after.
 const quiet = 30 * time.Second
 
@@ -44,6 +55,7 @@ func (w *Wire) Receive(ctx context.Context, up func(), got func(text string)) er
 		defer cancel()
 		_ = c.Close(ctx)
 	}()
+	c.PgConn().CustomData()[receiver] = got
 	if _, err := c.Exec(ctx, `LISTEN `+pgx.Identifier{w.channel}.Sanitize()); err != nil {
 		return err
 	}
@@ -53,6 +65,7 @@ func (w *Wire) Receive(ctx context.Context, up func(), got func(text string)) er
 		note, err := c.WaitForNotification(wait)
 		cancel()
 		switch {
+		case err == nil && note == nil: // handed on
 		case err == nil:
 			got(note.Payload)
 		case ctx.Err() != nil || !pgconn.Timeout(err):

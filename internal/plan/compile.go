@@ -7,32 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is a mistake in a declaration.
+// Problem is a mistake in a graph.
 type Problem struct {
-	Kind   Kind
-	Node   string // the node or name concerned; may be empty
-	Text   string // what is wrong
-	Fix    string // what to do about it
-	Advice bool   // a remark that doesn't stop the compilation
+	Kind string // such as "unknown node" or "field type"
+	Name string // the node or field concerned; may be empty
+	Text string // what is wrong
+	Fix  string // what to do about it
 }
 
-// Kind classifies a problem.
-type Kind string
-
-// The kinds of problems.
+// The kinds of problems of a declaration.
 const (
-	BadName       Kind = "bad name"
-	Duplicate     Kind = "duplicate node"
-	Reserved      Kind = "reserved name"
-	NoFunction    Kind = "nil function"
-	BadNode       Kind = "bad node"
-	UnknownNode   Kind = "unknown node"
-	NoEntry       Kind = "no entry"
-	TwoEntries    Kind = "two entries"
-	Unreachable   Kind = "unreachable node"
-	BadJoin       Kind = "join cannot complete"
-	BadEdge       Kind = "bad edge"
-	BadBreakpoint Kind = "unknown breakpoint"
+	BadName       = "bad name"
+	Duplicate     = "duplicate node"
+	Reserved      = "reserved name"
+	NoFunction    = "nil function"
+	BadNode       = "bad node"
+	UnknownNode   = "unknown node"
+	NoEntry       = "no entry"
+	TwoEntries    = "two entries"
+	Unreachable   = "unreachable node"
+	BadJoin       = "join cannot complete"
+	BadEdge       = "bad edge"
+	BadBreakpoint = "unknown breakpoint"
 )
 
 func (p Problem) String() string {
@@ -43,8 +39,8 @@ func (p Problem) String() string {
 }
 
 // Compile checks a declaration and indexes it. All problems are reported at
-// once; the graph is nil if any of them is more than advice.
-func Compile(spec Spec) (*Graph, []Problem) {
+// once; the graph is nil if there are any. Advice is about a graph that may run.
+func Compile(spec Spec) (g *Graph, problems, advice []Problem) {
 	c := compiler{spec: clone(spec), g: &Graph{Name: spec.Name, index: map[string]int{}}}
 	c.nodes()
 	c.entry()
@@ -54,11 +50,14 @@ func Compile(spec Spec) (*Graph, []Problem) {
 	c.destinations()
 	c.breakpoints()
 	c.reach()
-	if c.failed() {
-		return nil, c.problems
+	if len(c.problems) > 0 {
+		return nil, c.problems, nil
 	}
 	c.g.spec = c.spec
-	return c.g, c.problems
+	if !c.endReachable() {
+		advice = []Problem{{Kind: BadEdge, Text: "every node leads to another: the run ends only at the step limit or by an interrupt or command"}}
+	}
+	return c.g, nil, advice
 }
 
 func clone(s Spec) Spec {
@@ -94,12 +93,8 @@ type compiler struct {
 	anywhere bool
 }
 
-func (c *compiler) failed() bool {
-	return slices.ContainsFunc(c.problems, func(p Problem) bool { return !p.Advice })
-}
-
-func (c *compiler) problem(kind Kind, node, fix, format string, args ...any) {
-	c.problems = append(c.problems, Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
+func (c *compiler) problem(kind, node, fix, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Kind: kind, Name: node, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
 func (c *compiler) nodes() {
@@ -525,10 +520,6 @@ func (c *compiler) reach() {
 			continue // already reported as a join that can't complete
 		}
 		c.problem(Unreachable, n.Name, "lead an edge to it, or declare it as a destination of the node that goes to it", "nothing leads to node %q", n.Name)
-	}
-	if !c.failed() && !c.endReachable() {
-		c.problems = append(c.problems, Problem{Kind: BadEdge, Advice: true,
-			Text: "every node leads to another: the run ends only at the step limit or by an interrupt or command"})
 	}
 }
 

@@ -68,11 +68,6 @@ type Options struct {
 	// pool_max_conns of the URL, or else 8.
 	MaxConns int
 
-	// NoPrepare does without prepared statements, for poolers such as PgBouncer.
-	// It is for [Open] alone; for [New], a pool says so with its
-	// DefaultQueryExecMode.
-	NoPrepare bool
-
 	// NoPgvector ranks in the store even if the database has pgvector.
 	NoPgvector bool
 
@@ -108,17 +103,18 @@ type kept struct {
 }
 
 // Open connects to a database and makes the store's tables if there are none. The
-// URL is one as psql takes it. Errors about the database are an [*Error].
+// URL is one as psql takes it; behind a pooler that shares connections between
+// transactions add default_query_exec_mode=exec. Errors about the database are an [*Error].
 func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) { return pgdb.Open(ctx, url, c) })
 }
 
 // New uses a pool of connections that is there already; Close leaves it open.
-// Options.MaxConns and NoPrepare must not be set.
+// Options.MaxConns must not be set.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
 	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) {
-		if c.MaxConns != 0 || c.NoPrepare {
-			return nil, errors.New("memory/postgres: Options.MaxConns and NoPrepare are for Open alone; the pool has its own settings")
+		if c.MaxConns != 0 {
+			return nil, errors.New("memory/postgres: Options.MaxConns is for Open alone; the pool has its own")
 		}
 		return pgdb.New(ctx, pool, c)
 	})
@@ -136,7 +132,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, err
 	}
 	db, err := with(pgdb.Config{
-		Package: "memory/postgres", Schema: o.Schema, MaxConns: o.MaxConns, NoPrepare: o.NoPrepare,
+		Package: "memory/postgres", Schema: o.Schema, MaxConns: o.MaxConns,
 		Tables: pgdb.Tables{Meta: "superstep_memory_meta", Migrations: migrations, In: in, UTF8: true},
 		Uses:   []string{"superstep_memory_items", "superstep_memory_vectors"},
 	})

@@ -111,12 +111,9 @@ func TestStore(t *testing.T) {
 	run(t, servertest.Postgres(t), postgres.Options{NoPgvector: true}, items())
 }
 
-// As through a pooler that shares connections between transactions.
-func TestStoreWithoutPreparedStatements(t *testing.T) {
-	if race.Enabled || testing.Short() {
-		t.Skip("the suite once more: run without -race and -short")
-	}
-	run(t, servertest.Postgres(t), postgres.Options{NoPgvector: true, NoPrepare: true}, 500)
+func TestStoreThroughAPooler(t *testing.T) {
+	url := servertest.OwnPgBouncer(t, servertest.OwnPostgres(t)).URL() + "&default_query_exec_mode=exec"
+	run(t, url, postgres.Options{NoPgvector: true}, 500)
 }
 
 // withPgvector makes the extension in the database, if the server has it.

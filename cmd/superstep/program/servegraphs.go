@@ -10,7 +10,6 @@ import (
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/demomodel"
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/tools"
-	"github.com/superstep-dev/superstep/eval"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -22,7 +21,6 @@ func demoGraphs() cli.Option {
 		greeting(), buying(),
 		cli.Graph(assistantGraph(), cli.Describe("Talks with the demonstration model, which calls tools and asks before it writes a file.")),
 		cli.Graph(tripGraph(), cli.Describe("Compares cities in parallel, then asks which one to book.")),
-		cli.Graph(grader(), cli.Describe("Judges runs for the page Tests of the studio, with the evaluators of package eval.")),
 	)
 }
 
@@ -39,15 +37,6 @@ func assistantGraph() *graph.Graph[agent.State] {
 	g, err := agent.New(agent.ReAct[agent.State]{
 		Name: "assistant", Model: demomodel.Model{}, Tools: tools.In("."), Approve: agent.Approve(tools.WriteFile), OnError: agent.TellModel,
 	})
-	if err != nil {
-		panic(err)
-	}
-	return g
-}
-
-// grader is what evaluations of the studio are judged by. No model judges.
-func grader() *graph.Graph[eval.Grading] {
-	g, err := eval.Grader(nil)
 	if err != nil {
 		panic(err)
 	}

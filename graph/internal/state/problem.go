@@ -10,35 +10,24 @@ import (
 	"unicode"
 
 	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
-
-// Problem is a mistake in a state type.
-type Problem struct {
-	Field  string // in Go; empty: the type as a whole
-	Type   string // of the field, in Go
-	Reason string
-	Fix    string // what to do about it
-}
-
-func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("%s: %s: %s", p.Type, p.Reason, p.Fix)
-	}
-	return fmt.Sprintf("field %s (%s): %s: %s", p.Field, p.Type, p.Reason, p.Fix)
-}
-
-// Error makes a Problem an error.
-func (p Problem) Error() string { return p.String() }
 
 // walker collects the fields of a state type.
 type walker struct {
 	fields   []fieldInfo
-	problems []Problem
+	problems []plan.Problem
 	names    map[string]string // JSON name to path
 }
 
+// problem reports what is wrong with a field of type t; with an empty path, with the state
+// type as a whole.
 func (w *walker) problem(path string, t reflect.Type, reason, fix string) {
-	w.problems = append(w.problems, Problem{Field: path, Type: t.String(), Reason: reason, Fix: fix})
+	what := t.String()
+	if path != "" {
+		what = fmt.Sprintf("field %s (%v)", path, t)
+	}
+	w.problems = append(w.problems, plan.Problem{Kind: "field type", Name: path, Text: fmt.Sprintf("%s: %s: %s", what, reason, fix)})
 }
 
 var (

@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 type maximum struct{}
@@ -791,7 +792,7 @@ type Other struct {
 
 type Wrapper struct{ Bad chan int }
 
-func problemsOf[S any](t *testing.T) []state.Problem {
+func problemsOf[S any](t *testing.T) []plan.Problem {
 	t.Helper()
 	typ, problems := state.Of[S]()
 	if (typ == nil) != (len(problems) > 0) {
@@ -875,13 +876,13 @@ func TestProblems(t *testing.T) {
 	}
 	all := strings.Join(got, "\n")
 	for _, w := range want {
-		i := slices.IndexFunc(problems, func(p state.Problem) bool { return p.Field == w.field })
+		i := slices.IndexFunc(problems, func(p plan.Problem) bool { return p.Name == w.field })
 		if i < 0 || !strings.Contains(problems[i].String(), w.text) {
 			t.Errorf("no problem of %s with %q", w.field, w.text)
 		}
 	}
 	for _, name := range []string{"Fine", "When", "A"} {
-		if slices.ContainsFunc(problems, func(p state.Problem) bool { return p.Field == name }) {
+		if slices.ContainsFunc(problems, func(p plan.Problem) bool { return p.Name == name }) {
 			t.Errorf("%s is refused", name)
 		}
 	}
@@ -892,31 +893,31 @@ func TestProblems(t *testing.T) {
 		t.Log(all)
 	}
 
-	if ps := problemsOf[int](t); len(ps) != 1 || !strings.Contains(ps[0].Reason, "struct") {
+	if ps := problemsOf[int](t); len(ps) != 1 || !strings.Contains(ps[0].Text, "struct") {
 		t.Errorf("int: %v", ps)
 	}
 	if ps := problemsOf[struct {
 		graph.List[int]
 		B int
-	}](t); len(ps) == 0 || !strings.Contains(ps[0].Reason, "MarshalJSON") {
+	}](t); len(ps) == 0 || !strings.Contains(ps[0].Text, "MarshalJSON") {
 		t.Errorf("embedded list: %v", ps)
 	}
 	if ps := problemsOf[struct {
 		jsonned
 		B int
-	}](t); len(ps) == 0 || !strings.Contains(ps[0].Reason, "jsonned") {
+	}](t); len(ps) == 0 || !strings.Contains(ps[0].Text, "jsonned") {
 		t.Errorf("embedded marshaler: %v", ps)
 	}
 	if ps := problemsOf[struct {
 		time.Time
 		B int
-	}](t); len(ps) == 0 || !strings.Contains(ps[0].Reason, "time.Time") {
+	}](t); len(ps) == 0 || !strings.Contains(ps[0].Text, "time.Time") {
 		t.Errorf("embedded time: %v", ps)
 	}
 	if ps := problemsOf[struct {
 		B int
 		deep
-	}](t); len(ps) == 0 || !strings.Contains(ps[0].Reason, "deep") {
+	}](t); len(ps) == 0 || !strings.Contains(ps[0].Text, "deep") {
 		t.Errorf("deeply embedded marshaler: %v", ps)
 	}
 	if ps := problemsOf[ownJSON](t); len(ps) != 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // Type handles states of a type S. It implements [core.Values]; a state is a *S.
@@ -240,7 +241,7 @@ const groupFields = 16
 var seed = maphash.MakeSeed()
 
 // Of returns the Type for S, or everything that is wrong with S.
-func Of[S any]() (*Type, []Problem) {
+func Of[S any]() (*Type, []plan.Problem) {
 	t := &Type{memory: memoryOf[S](), zero: unsafe.Pointer(new(S))}
 	typ := reflect.TypeFor[S]()
 	w := walker{names: map[string]string{}}

@@ -68,6 +68,22 @@ func OwnPostgres(t testing.TB, settings ...string) *servers.Postgres {
 	return p
 }
 
+// OwnPgBouncer starts a pooler before a server for this test, which is stopped when the
+// test ends. For settings see [servers.StartPgBouncer].
+func OwnPgBouncer(t testing.TB, p *servers.Postgres, settings ...string) *servers.PgBouncer {
+	t.Helper()
+	// A test's own directory would not do: the pooler's user can't reach it.
+	dir, err := os.MkdirTemp("", "superstep-pgbouncer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b, err := servers.StartPgBouncer(dir, p, settings...)
+	Available(t, err)
+	t.Cleanup(b.Stop)
+	return b
+}
+
 // OwnRedis starts a server for this test, which may kill it. It is killed when
 // the test ends. For args see [servers.StartRedis].
 func OwnRedis(t testing.TB, args ...string) *servers.Redis {

@@ -25,7 +25,7 @@ const Version = "1.0"
 type Agents struct{ Server turn.Server }
 
 // Refuse answers with an error before anything has begun; the protocol's client throws it.
-func Refuse(w http.ResponseWriter, f *turn.Fault) {
+func Refuse(w http.ResponseWriter, _ *http.Request, f *turn.Fault) {
 	status := f.Status
 	if status == http.StatusUnprocessableEntity {
 		status = http.StatusBadRequest

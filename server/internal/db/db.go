@@ -327,6 +327,8 @@ var migrations = []string{`
 	DROP INDEX @superstep_runs_working;
 	DROP INDEX @superstep_runs_started_by;
 	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id) WHERE owner <> '';
+	`, `
+	ALTER TABLE @superstep_feed_events ADD COLUMN nth bigint NOT NULL DEFAULT 0;
 	`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a

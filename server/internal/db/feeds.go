@@ -18,6 +18,7 @@ type FeedEvent struct {
 	// stored. The Seq that the first of several has before is the least for it.
 	Seq, Feed int64
 	Run       string // empty: it is of none
+	Nth       int64  // among what its run streams: numbers that grow, under which clients know it
 	Version   int    // of the protocol, 1 or 2
 	Method    string
 	Channel   string
@@ -85,12 +86,12 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string,
 			[]any{n, thread, KeepFeed.Microseconds()}
 	}
 	query, args = query+` RETURNING first, next, CASE WHEN wanted > `+d.now()+` - CAST(? AS bigint) THEN 1 ELSE 0 END AS followed`, append(args, KeepFeed.Microseconds())
-	columns := `run, version, ending, method, channel, namespace, data, told`
+	columns := `run, nth, version, ending, method, channel, namespace, data, told`
 	if d.pg != nil {
 		query = `WITH f AS (` + query + `), stored AS (INSERT INTO @superstep_feed_events (thread, feed, seq, at, ` + columns + `)
-			SELECT CAST(? AS text), f.first, f.next - CAST(? AS bigint) + e.nth - 1, ` + d.now() + `, ` + columns + `
-			FROM f, unnest(CAST(? AS text[]), CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]))
-			WITH ORDINALITY AS e(` + columns + `, nth)) SELECT first, next, followed FROM f`
+			SELECT CAST(? AS text), f.first, f.next - CAST(? AS bigint) + e.place - 1, ` + d.now() + `, ` + columns + `
+			FROM f, unnest(CAST(? AS text[]), CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]), CAST(? AS text[]))
+			WITH ORDINALITY AS e(` + columns + `, place)) SELECT first, next, followed FROM f`
 		args = append(append(args, thread, n), inColumns(events)...)
 	}
 	var first, next int64
@@ -110,9 +111,9 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string,
 	for some := range slices.Chunk(events, most) {
 		args = nil
 		for _, e := range some {
-			args = append(args, thread, e.Feed, e.Seq, e.Run, e.Version, e.ending(), e.Method, e.Channel, e.namespace(), string(e.Data), e.Told)
+			args = append(args, thread, e.Feed, e.Seq, e.Run, e.Nth, e.Version, e.ending(), e.Method, e.Channel, e.namespace(), string(e.Data), e.Told)
 		}
-		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
+		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
 		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, feed, seq, at, `+columns+`) VALUES `+values, args...); err != nil {
 			return false, false, err
 		}
@@ -124,11 +125,13 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, run, holder string,
 func inColumns(events []FeedEvent) []any {
 	var run, method, channel, namespace, data, told []string
 	var version, ending []int
+	var nth []int64
 	for _, e := range events {
+		nth = append(nth, e.Nth)
 		run, version, ending, method, channel = append(run, e.Run), append(version, e.Version), append(ending, e.ending()), append(method, e.Method), append(channel, e.Channel)
 		namespace, data, told = append(namespace, e.namespace()), append(data, string(e.Data)), append(told, e.Told)
 	}
-	return []any{run, version, ending, method, channel, namespace, data, told}
+	return []any{run, nth, version, ending, method, channel, namespace, data, told}
 }
 
 func (e *FeedEvent) ending() int {
@@ -256,7 +259,7 @@ func (d *DB) NewestFeed(ctx context.Context, f Feed, bytes int) (seq int64, err 
 
 // FeedEvents returns stored events of a feed, which may be over, from a number on.
 func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]FeedEvent, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, run, version, ending, method, channel, namespace, data FROM @superstep_feed_events
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, run, nth, version, ending, method, channel, namespace, data FROM @superstep_feed_events
 		WHERE thread = ? AND feed = ? AND seq >= ? ORDER BY seq LIMIT ?`), f.Thread, f.First, from, limit)
 	if err != nil {
 		return nil, err
@@ -267,7 +270,7 @@ func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]F
 		var e FeedEvent
 		var ending int
 		var namespace string
-		if err := rows.Scan(&e.Seq, &e.Run, &e.Version, &ending, &e.Method, &e.Channel, &namespace, &e.Data); err != nil {
+		if err := rows.Scan(&e.Seq, &e.Run, &e.Nth, &e.Version, &ending, &e.Method, &e.Channel, &namespace, &e.Data); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(namespace), &e.Namespace); err != nil {

@@ -44,33 +44,32 @@ func (d *DB) Leave(ctx context.Context, instance string) (bool, error) {
 	return n > 0, err
 }
 
-// Look returns which of its runs an instance shall stop, and how, and which
-// instances hold runs that have not ended and have given no sign of life for a time
-// or are gone, which is asked for the others.
-func (d *DB) Look(ctx context.Context, instance string, silence time.Duration, gone func(instance string) bool) (stops map[string]int, left []string, err error) {
+// Look returns which of its runs an instance shall stop, and how, and in which time which
+// instances count as dead unless they give another sign of life. Those that have left are
+// dead, if they hold runs that have not ended.
+func (d *DB) Look(ctx context.Context, instance string, silence time.Duration) (stops map[string]int, lives map[string]time.Duration, err error) {
 	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, '', stop FROM @superstep_runs WHERE holder = ? AND status IN ('pending', 'running') AND stop > 0
-		UNION ALL SELECT '', r.holder, max(CASE WHEN i.beat > `+d.now()+` - ? THEN 1 ELSE 0 END)
-		FROM @superstep_runs r LEFT JOIN @superstep_instances i ON i.id = r.holder
-		WHERE r.status IN ('pending', 'running') GROUP BY r.holder`), instance, silence.Microseconds())
+		UNION ALL SELECT '', id, beat + ? - `+d.now()+` FROM @superstep_instances
+		UNION ALL SELECT DISTINCT '', r.holder, 0 FROM @superstep_runs r
+		WHERE r.status IN ('pending', 'running') AND NOT EXISTS (SELECT 1 FROM @superstep_instances i WHERE i.id = r.holder)`), instance, silence.Microseconds())
 	if err != nil {
 		return nil, nil, err
 	}
 	defer rows.Close()
-	stops = map[string]int{}
+	stops, lives = map[string]int{}, map[string]time.Duration{}
 	for rows.Next() {
 		var run, holder string
-		var n int // how the run shall stop, or whether the holder lives
+		var n int64 // how the run shall stop, or for how long the holder lives
 		if err := rows.Scan(&run, &holder, &n); err != nil {
 			return nil, nil, err
 		}
-		switch {
-		case run != "":
-			stops[run] = n
-		case n == 0 || gone(holder):
-			left = append(left, holder)
+		if run != "" {
+			stops[run] = int(n)
+		} else {
+			lives[holder] = time.Duration(n) * time.Microsecond
 		}
 	}
-	return stops, left, rows.Err()
+	return stops, lives, rows.Err()
 }
 
 // TakeOver gives the runs of an instance that have not ended to another one, and

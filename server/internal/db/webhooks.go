@@ -64,6 +64,25 @@ func (d *DB) AnyWebhook(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
+// NextDue returns when the next cron, the next removal of a thread and the next call are due;
+// zero: none is.
+func (d *DB) NextDue(ctx context.Context) (cron, expiry, webhook time.Time, err error) {
+	at := time.Now()
+	var c, e, w sql.NullInt64 // the last one from now on
+	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT (SELECT min(next) FROM @superstep_crons WHERE next IS NOT NULL),
+		(SELECT min(expires) FROM @superstep_server_threads WHERE expires IS NOT NULL), (SELECT min(due) FROM @superstep_webhooks) - `+d.now())).Scan(&c, &e, &w)
+	if c.Valid {
+		cron = time.UnixMicro(c.Int64)
+	}
+	if e.Valid {
+		expiry = time.UnixMicro(e.Int64)
+	}
+	if w.Valid {
+		webhook = at.Add(time.Duration(w.Int64) * time.Microsecond)
+	}
+	return cron, expiry, webhook, err
+}
+
 // WebhookDone removes a call that was made, or is given up.
 func (d *DB) WebhookDone(ctx context.Context, id string) error {
 	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_webhooks WHERE id = ?`, id)

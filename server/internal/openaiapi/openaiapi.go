@@ -68,7 +68,7 @@ func orNull(s string) *string {
 }
 
 // Refuse answers with an error.
-func Refuse(w http.ResponseWriter, f *turn.Fault) {
+func Refuse(w http.ResponseWriter, _ *http.Request, f *turn.Fault) {
 	status, e := bodyOf(f)
 	data, _ := json.Marshal(map[string]any{"error": e}) // of texts
 	w.Header().Set("Content-Type", "application/json")

@@ -24,6 +24,8 @@ func operations() map[string]operation {
 	started := answer{about: "The run, which has not begun.", schema: ref("Run", ""), places: true, calls: true}
 	waited := answer{about: "What came of the run. Blank lines come before, so that proxies don't give up.", schema: ref("Outcome", ""), places: true}
 	streamed := answer{about: "The events of the run, to its end: a line with event, one with data in JSON, one with id.", media: mediaSSE, places: true}
+	rest := streamed
+	rest.about = "The events of the run, to its end. A run that isn't there is an error among them, or 404 with the header Prefer: handling=strict."
 	forever := answer{about: "The events of the thread's runs, until the client leaves.", media: mediaSSE}
 	joined := answer{about: "What came of the run.", schema: ref("Outcome", ""), places: true}
 
@@ -242,7 +244,7 @@ func operations() map[string]operation {
 		"getRun":     {summary: "Show a run", out: of("Run")},
 		"deleteRun":  {summary: "Stop a run and remove it", out: none},
 		"joinRun":    {summary: "Wait for a run", query: []parameter{leave}, out: joined},
-		"joinStream": {summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
+		"joinStream": {summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: rest},
 		"cancelRun":  cancelling(why),
 
 		"createStatelessRun": {fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own", in: run, inputs: alone, out: started},
@@ -280,7 +282,7 @@ func operations() map[string]operation {
 				member{"status", oneOf("Those of this status, instead of run_ids.", "pending", "running", "all")},
 			), inputs: one(`{"thread_id": "` + ExampleThread + `", "status": "all"}`), out: none,
 		},
-		"joinStatelessStream": {summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
+		"joinStatelessStream": {summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: rest},
 		"joinStatelessRun":    {summary: "Wait for a run", query: []parameter{leave}, out: joined},
 
 		"createCron":       {fails: []int{http.StatusNotFound}, summary: "Start runs at times, each on a thread of its own", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},

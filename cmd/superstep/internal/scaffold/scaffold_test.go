@@ -67,6 +67,21 @@ func TestEveryTemplateIsAProgramThatPassesItsTests(t *testing.T) {
 	run(all, append([]string{"test", "-vet=off", "-ldflags=-s -w"}, slices.Compact(tests)...)...)
 }
 
+// With cli.Evaluation the command serve has a grader.
+func TestTheStudiosPageTestsWorksInProgramsThatAnswer(t *testing.T) {
+	for _, template := range []string{"agent", "dialogue", "rag"} {
+		for file, want := range map[string]string{"main.go": "cli.Evaluation(cli.Evaluations{", "README.md": "page *Tests*"} {
+			text, err := templates.ReadFile("templates/" + template + "/" + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s of %s lacks %s", file, template, want)
+			}
+		}
+	}
+}
+
 func TestNothingOfTheTemplatesPlaceIsLeft(t *testing.T) {
 	for _, template := range Names() {
 		dir := filepath.Join(t.TempDir(), "mine")

@@ -343,6 +343,7 @@ export class Session {
         for await (const e of stream) {
           if (signal.aborted) return;
           if (this.snap.lost) this.set({ lost: false });
+          if (over && e.event === "error" && isObject(e.data) && e.data.error === "NotFound") break; // the run is gone, and what it has told
           if (e.id) last = e.id;
           failed = this.event(e) ?? failed;
           if (this.snap.elsewhere && this.snap.tasks.length === 0) this.trail(signal);

@@ -37,5 +37,6 @@ func run() int {
 	}
 	return cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
 		cli.Graph(g, cli.Describe("Tells customers where their orders are, and cancels them."),
-			cli.ExampleInput(`{"user_input": "Where is order A-17?"}`)))
+			cli.ExampleInput(`{"user_input": "Where is order A-17?"}`)),
+		cli.Evaluation(cli.Evaluations{Judge: models.Open})) // of eval, and of the studio's page Tests
 }

@@ -17,5 +17,6 @@ func main() {
 		cli.Dialogue(cli.Dialogues{
 			Code:  []action.Part{tables.Book()},
 			Model: models.Open, Variable: models.Variable, // with --model, instead of patterns
-		})))
+		}),
+		cli.Evaluation(cli.Evaluations{Judge: models.Open}))) // of eval, and of the studio's page Tests
 }

@@ -38,5 +38,6 @@ func run() int {
 	}
 	return cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
 		cli.Graph(g, cli.Describe("Answers questions from the pages of a handbook."),
-			cli.ExampleInput(`{"user_input": "When is the library open on Saturdays?"}`)))
+			cli.ExampleInput(`{"user_input": "When is the library open on Saturdays?"}`)),
+		cli.Evaluation(cli.Evaluations{Judge: models.Open})) // of eval, and of the studio's page Tests
 }

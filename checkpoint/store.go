@@ -74,20 +74,21 @@ type CorruptError struct {
 // whether records went since another was read, however often the thread was claimed.
 type Fence int64
 
-// claims is how many bits of a fence count claims, about.
-const claims = 20
+// claims is how many bits of a fence count claims, about. Fences stay below 2^53: there
+// are carriers of JSON that keep no greater number.
+const claims = 10
 
 // Cut returns the fence after records were removed.
 func (f Fence) Cut() Fence { return f + 1<<claims }
 
-// Uncut reports whether surely no records were removed between two reads of a thread that
-// returned f and g.
+// Uncut reports whether surely nobody began to remove records between two reads of a thread
+// that returned f and g.
 func (f Fence) Uncut(g Fence) bool { return f > 0 && g > 0 && f>>claims == g>>claims }
 
 // FirstFence returns a fence for a thread that has none yet, which is claimed or cut then:
 // above those that a deleted thread of its name had, if it was cut less than once a
 // millisecond.
-func FirstFence(now time.Time) Fence { return Fence(now.UnixMicro() << (claims / 2)) }
+func FirstFence(now time.Time) Fence { return Fence(now.UnixMicro()) }
 
 // Unclaimed is the fence that [Store.Head] returns of a thread that has none yet.
 const Unclaimed Fence = -1

@@ -478,6 +478,9 @@ func holdsZero(v reflect.Value, depth int) bool {
 			}
 		}
 	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() { // its place has tables
+			return false
+		}
 		for i := range v.NumField() {
 			if holdsZero(v.Field(i), depth) {
 				return true

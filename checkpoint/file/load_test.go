@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -455,4 +456,50 @@ func TestRowsAreReadAsTheyWere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// broken is a file of which no more than so many bytes can be read.
+type broken struct {
+	data []byte
+	at   int64
+}
+
+func (b broken) ReadAt(p []byte, off int64) (int, error) {
+	if off >= b.at {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := copy(p, b.data[off:b.at])
+	if n < len(p) {
+		return n, os.ErrDeadlineExceeded
+	}
+	return n, nil
+}
+
+func TestWhatCannotBeReadIsNotALineThatWasCutOff(t *testing.T) {
+	data := []byte("one\ntwo\nthree")
+	for at := range int64(len(data)) {
+		in := lines(broken{data, at}, 0, int64(len(data)))
+		for {
+			line, whole, err := in.next()
+			if err == nil && whole {
+				continue
+			}
+			if err != os.ErrDeadlineExceeded {
+				t.Errorf("of %d bytes: %q, %v, %v", at, line, whole, err)
+			}
+			break
+		}
+	}
+	in := lines(bytes.NewReader(data), 0, int64(len(data)))
+	for _, want := range []string{"one", "two"} {
+		if line, whole, err := in.next(); string(line) != want || !whole || err != nil {
+			t.Errorf("%q, %v, %v", line, whole, err)
+		}
+	}
+	if line, whole, err := in.next(); string(line) != "three" || whole || err != nil {
+		t.Errorf("the last line: %q, %v, %v", line, whole, err)
+	}
+	if _, _, err := in.next(); err != io.EOF {
+		t.Error(err)
+	}
 }

@@ -551,6 +551,8 @@ func (s *scanner) next() (line []byte, whole bool, err error) {
 		return nil, false, cmp.Or(s.Err(), io.EOF)
 	}
 	s.off += int64(len(s.Bytes()))
-	line, whole = bytes.CutSuffix(s.Bytes(), []byte("\n"))
-	return line, whole, nil
+	if line, whole = bytes.CutSuffix(s.Bytes(), []byte("\n")); !whole {
+		err = s.Err() // what could not be read on is not a line that was cut off
+	}
+	return line, whole, err
 }

@@ -76,6 +76,7 @@ func TestAKilledServer(t *testing.T) {
 				}
 				mu.Lock()
 				killed = true
+				before := after
 				mu.Unlock()
 				if err := server.Start(); err != nil {
 					t.Fatal(err)
@@ -87,6 +88,16 @@ func TestAKilledServer(t *testing.T) {
 					}
 				}
 				time.Sleep(20 * time.Millisecond)
+				if fsync == "always" { // all go on, when their connections are there again
+					for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+						mu.Lock()
+						more := after > before
+						mu.Unlock()
+						if more {
+							break
+						}
+					}
+				}
 				cancel()
 				wg.Wait()
 				for i := range threads {

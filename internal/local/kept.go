@@ -2,9 +2,7 @@ package local
 
 import (
 	"container/list"
-	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -108,8 +106,8 @@ func (g Keeper) get(rec *checkpoint.Record) *stood {
 }
 
 // put keeps where a thread stands at a record, and returns a state that may be altered.
-// What stands further on the same branch stays, unless it is of a log that is gone.
-func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip) (any, error) {
+// What stands further on the same branch stays, unless its log was cut since.
+func (g Keeper) put(values core.Values, tip *core.Tip) (any, error) {
 	rec := tip.Record
 	n := &stood{
 		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq,
@@ -126,12 +124,8 @@ func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Val
 	if !g.keeps(n.size()) {
 		return tip.State, nil
 	}
-	if old != nil && old.branch == n.branch && old.seq > n.seq && old.size() <= g.Max {
-		if _, err := store.Get(ctx, rec.Log, old.id); err == nil {
-			return tip.State, nil
-		} else if !errors.Is(err, checkpoint.ErrNotFound) {
-			return nil, err
-		}
+	if old != nil && old.branch == n.branch && old.seq > n.seq && old.size() <= g.Max && old.fence.Uncut(g.Fence) {
+		return tip.State, nil
 	}
 	state, err := copied(values, n.tip.State)
 	if err != nil {

@@ -277,7 +277,7 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	if err != nil || !keep.keeps(0) {
 		return err
 	}
-	tip.State, err = keep.put(ctx, store, values, tip)
+	tip.State, err = keep.put(values, tip)
 	return err
 }
 
@@ -372,7 +372,7 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 	}
 	*tip = on
 	if last != known.id {
-		tip.State, err = keep.put(ctx, store, values, tip)
+		tip.State, err = keep.put(values, tip)
 	}
 	return true, err
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -666,4 +667,18 @@ func TestAConnectionThatFallsSilentIsOpenedAgain(t *testing.T) {
 			t.Errorf("events %v after %d calls and %v", ids, calls, took)
 		}
 	})
+}
+
+func TestAFailureMayBeATextAlone(t *testing.T) {
+	for text, want := range map[string]*client.Failure{
+		`{"error": "boom"}`: {Message: "boom"},
+		`{"error": {"error": "ValueError", "message": "boom"}}`: {Name: "ValueError", Message: "boom"},
+		`{"error": null}`: nil,
+		`{}`:              nil,
+	} {
+		var thread client.Thread
+		if err := json.Unmarshal([]byte(text), &thread); err != nil || !reflect.DeepEqual(thread.Failure, want) {
+			t.Errorf("%s: %v, %v", text, thread.Failure, err)
+		}
+	}
 }

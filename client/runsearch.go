@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"time"
@@ -40,6 +41,15 @@ type FoundRun struct {
 type Failure struct {
 	Name    string `json:"error"` // of the kind of error
 	Message string `json:"message"`
+}
+
+// UnmarshalJSON takes a text alone, as other servers may send it, for the message.
+func (f *Failure) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &f.Message) == nil {
+		return nil
+	}
+	type members Failure
+	return json.Unmarshal(b, (*members)(f))
 }
 
 // FindRuns yields runs of all threads, the newest first, at most limit of them if that is

@@ -220,6 +220,7 @@ func (d *dispatcher) deactivate(run *db.Run, a *activeRun) {
 	d.mu.Unlock()
 	close(a.done)
 	a.cancel(nil)
+	d.soon.Store(true) // its thread may sleep
 }
 
 // after returns how long to wait until looking again after a run that came to an error, or
@@ -410,7 +411,9 @@ func (d *dispatcher) cancelElsewhere(ctx context.Context, run *db.Run, why stop,
 	if err := d.db.Stop(ctx, run.ID, int(why)); err != nil {
 		return err
 	}
-	d.lookAll()
+	if run.Holder != d.instance { // else whoever begins it here reads that
+		d.lookAll()
+	}
 	d.wake(run.ThreadID) // it may be this instance's by now
 	for wait {
 		run, err := d.db.Run(ctx, run.ID)

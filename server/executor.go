@@ -456,7 +456,6 @@ func (x *execution) conclude(failure error, why stop) error {
 		}
 	}
 	x.metrics.ended(run, status)
-	x.soon.Store(true) // its thread may sleep
 	if end.Webhook != nil {
 		x.hooks.wake()
 	}

@@ -102,7 +102,7 @@ func (s *instances) leave(ctx context.Context) error {
 	defer s.beating.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, err := s.db.Leave(ctx, s.instance)
+	_, err := s.db.Leave(ctx, s.instance, 0)
 	s.lookAll()
 	return err
 }
@@ -129,7 +129,10 @@ func (s *instances) look(ctx context.Context) error {
 			}
 		}
 	}
-	if err := errors.Join(s.dispatcher.stopAsked(ctx, asked), s.takeOver(ctx, left)); err != nil {
+	if lives[s.instance] <= 0 { // this process stood still, and others have seen it
+		err = s.beat()
+	}
+	if err := errors.Join(err, s.dispatcher.stopAsked(ctx, asked), s.takeOver(ctx, left)); err != nil {
 		s.next = time.Now()
 		return err
 	}
@@ -150,7 +153,11 @@ func (s *instances) takeOver(ctx context.Context, left []string) error {
 		for _, t := range threads {
 			s.dispatcher.wake(t)
 		}
-		died, err := s.db.Leave(ctx, dead)
+		silence := s.silence
+		if gone(dead) {
+			silence = 0
+		}
+		died, err := s.db.Leave(ctx, dead, silence)
 		if err != nil {
 			return err
 		}

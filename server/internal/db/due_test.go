@@ -37,7 +37,7 @@ func TestWhatIsDueNextIsKnown(t *testing.T) {
 		if err != nil || !cron.Equal(soon) || !expiry.Equal(soon) {
 			t.Errorf("%v and %v are due, want %v: %v", cron, expiry, soon, err)
 		}
-		if webhook.Before(at.Add(time.Hour)) || webhook.After(time.Now().Add(time.Hour+time.Minute)) {
+		if webhook.Before(at.Add(time.Hour-time.Minute)) || webhook.After(time.Now().Add(time.Hour+time.Minute)) {
 			t.Errorf("a webhook is due at %v", webhook)
 		}
 	})
@@ -65,6 +65,9 @@ func TestInstancesAreKnownWithAndWithoutRuns(t *testing.T) {
 		}
 		if err := d.Stop(ctx, "a", 2); err != nil {
 			t.Fatal(err)
+		}
+		if died, err := d.Leave(ctx, "idle", time.Hour); died || err != nil {
+			t.Errorf("one that gave a sign of life is dead: %v", err)
 		}
 		stops, lives, err := d.Look(ctx, "me", time.Hour)
 		if err != nil || len(stops) != 1 || stops["a"] != 2 {

@@ -38,9 +38,10 @@ func (d *DB) Beat(ctx context.Context, instance string) error {
 	return err
 }
 
-// Leave says that an instance has ended, and reports whether nobody had said so.
-func (d *DB) Leave(ctx context.Context, instance string) (bool, error) {
-	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_instances WHERE id = ?`, instance)
+// Leave says that an instance has ended which has given no sign of life for so long, and
+// reports whether nobody had said so.
+func (d *DB) Leave(ctx context.Context, instance string, silence time.Duration) (bool, error) {
+	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_instances WHERE id = ? AND beat <= `+d.now()+` - ?`, instance, silence.Microseconds())
 	return n > 0, err
 }
 

@@ -2,6 +2,7 @@ package pgdb_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,10 +55,17 @@ func TestAPoolerInSessionModeCarriesNotes(t *testing.T) {
 	a, b := open(t, pooler.URL()), open(t, pooler.URL())
 	heard := make(chan string)
 	look := func(context.Context) error { return nil }
-	f := follow.New(a.Wire("test"), time.Hour, look, func(note string) { heard <- note })
 	ctx, stop := context.WithCancel(t.Context())
+	f := follow.New(a.Wire("test"), time.Hour, look, func(note string) {
+		select {
+		case heard <- note:
+		case <-ctx.Done(): // one is enough
+		}
+	})
+	var following sync.WaitGroup
+	following.Go(func() { f.Run(ctx) })
+	defer following.Wait()
 	defer stop()
-	go f.Run(ctx)
 	other := follow.New(b.Wire("test"), time.Hour, look, func(string) {})
 	defer other.Close()
 	for {

@@ -19,6 +19,7 @@ import (
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	spelling "github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
 // chatBody is what a user says to the dialogue, or presses.
@@ -187,7 +188,7 @@ func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	defer log.leave()
-	streams(w)
+	turn.Stream(w)
 	out := http.NewResponseController(w)
 	tell := func(v any) error {
 		data, err := json.Marshal(v)

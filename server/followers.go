@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
 // followers tells clients what happens to threads.
@@ -68,7 +69,7 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 // slow or may not read any more, the server closes, or the thread is removed, of which
 // last tells.
 func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show func(*db.FeedEvent) []byte) error {
-	streams(w)
+	turn.Stream(w)
 	out := http.NewResponseController(w)
 	put := func(data []byte) error {
 		if _, err := w.Write(data); err != nil {

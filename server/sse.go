@@ -68,17 +68,8 @@ func refuseStream(w http.ResponseWriter, r *http.Request, f *turn.Fault) {
 		return
 	}
 	told, _ := json.Marshal(db.RunError{Error: "NotFound", Message: "404: " + printable(f.Text)}) // of strings
-	streams(w)
+	turn.Stream(w)
 	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", told) // a client that has gone needs no error
-}
-
-// streams says that the answer is a stream of events.
-func streams(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
 }
 
 // left is called when a client of a run has been served. If it left before the end,
@@ -120,7 +111,7 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		return err
 	}
 	defer log.leave()
-	streams(w)
+	turn.Stream(w)
 	flush := http.NewResponseController(w)
 	if err := flush.Flush(); err != nil {
 		return err

@@ -15,9 +15,9 @@ type SideRows struct {
 	Bytes int64 // of all keys and values
 }
 
-// Each calls f for the rows that q selects, in order, as long as it returns true. They are
+// each calls f for the rows that q selects, in order, as long as it returns true. They are
 // not to be changed.
-func (s *SideRows) Each(q SideQuery, f func(r SideRow) bool) {
+func (s *SideRows) each(q SideQuery, f func(r SideRow) bool) {
 	if s.rows == nil {
 		return
 	}
@@ -51,7 +51,7 @@ func (s *SideRows) Each(q SideQuery, f func(r SideRow) bool) {
 
 // Select returns the rows that q selects.
 func (s *SideRows) Select(q SideQuery) (out []SideRow) {
-	s.Each(q, func(r SideRow) bool {
+	s.each(q, func(r SideRow) bool {
 		out = append(out, SideRow{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Order: r.Order})
 		return true
 	})
@@ -69,7 +69,7 @@ func (s *SideRows) Has(key []byte) bool {
 
 // Under reports whether there are rows whose keys begin with a prefix.
 func (s *SideRows) Under(prefix []byte) (found bool) {
-	s.Each(SideQuery{From: prefix, Below: Below(prefix), Limit: 1}, func(SideRow) bool { found = true; return true })
+	s.each(SideQuery{From: prefix, Below: Below(prefix), Limit: 1}, func(SideRow) bool { found = true; return true })
 	return found
 }
 

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/recording"
 	"github.com/superstep-dev/superstep/internal/process"
 )
@@ -289,14 +288,7 @@ func TestAnImportThatDiesLeavesNothingThatARunnerTakesUp(t *testing.T) {
 }
 
 func TestAnImportRemovesWhatOneHasLeftWhoseProcessIsGone(t *testing.T) {
-	ended := exec.Command(os.Args[0], "-test.run=^$")
-	if err := ended.Run(); err != nil {
-		t.Fatal(err)
-	}
-	gone := strings.Replace(process.Self(), fmt.Sprintf("pid %d ", os.Getpid()), fmt.Sprintf("pid %d ", ended.Process.Pid), 1)
-	if !process.Gone(gone) {
-		t.Skip("NOT TESTED: this system doesn't tell which processes have ended")
-	}
+	gone := logtest.Ended(t)
 	rec := sample()
 	store := checkpoint.NewMemory()
 	for thread, holder := range map[checkpoint.ThreadID]string{

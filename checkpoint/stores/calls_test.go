@@ -74,26 +74,33 @@ func TestCallsOfModelsTakeAboutAsMuchAsTheConversation(t *testing.T) {
 	}
 }
 
+// openedAs opens a store of a kind, encrypted or not, until the test ends.
+func openedAs(t *testing.T, kind string, sealed bool) checkpoint.Store {
+	t.Helper()
+	s, err := stores.Open(t.Context(), forms[kind].open(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if !sealed {
+		return s
+	}
+	k, err := codec.NewKey("k", bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped, err := codec.Wrap(s, codec.Options{Keys: &codec.KeyRing{Current: k}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wrapped
+}
+
 func TestCallsOfModelsAreCopiedExportedEncryptedAndRemoved(t *testing.T) {
-	key := bytes.Repeat([]byte{7}, 32)
 	for kind := range forms {
 		for _, sealed := range []bool{false, true} {
 			t.Run(fmt.Sprint(kind, ", encrypted: ", sealed), func(t *testing.T) {
-				var s checkpoint.Store
-				s, err := stores.Open(t.Context(), forms[kind].open(t))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				if sealed {
-					k, err := codec.NewKey("k", key)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if s, err = codec.Wrap(s, codec.Options{Keys: &codec.KeyRing{Current: k}}); err != nil {
-						t.Fatal(err)
-					}
-				}
+				s := openedAs(t, kind, sealed)
 				g := talks(t, s, 50)
 				talk(t, g.Thread("t"), 3, 50)
 				if err := s.(checkpoint.Copier).Copy(t.Context(), "t", "copy"); err != nil {

@@ -934,6 +934,7 @@ func (m *Machine) turn(rd *Ready) {
 
 // close folds the superstep's changes, plans the next and records both.
 func (m *Machine) close() error {
+	m.loaded = nil // no fork comes any more
 	cs := slices.Grow(m.foldBuf[:0], len(m.tasks))
 	for i := range m.tasks {
 		if t := &m.tasks[i]; t.changes != nil {

@@ -111,7 +111,7 @@ func begin(t testing.TB, prog *local.Program, o local.Options) checkpoint.ID {
 	if err := s.Begin(ctx, checkpoint.SourceInput, nil, nil, local.Command{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Flush(ctx); err != nil && !errors.Is(err, local.ErrDrained) {
+	if err := s.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return s.Machine().Epoch()

@@ -2,12 +2,16 @@
 package logtest
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/process"
 )
 
 // Message is what one record of a conversation holds.
@@ -67,4 +71,19 @@ func Count(t testing.TB, s checkpoint.Store, log checkpoint.Log) (n int) {
 		n++
 	}
 	return n
+}
+
+// Ended returns the name of a process that has ended, as holders of leases have it. Where
+// that can't be told of one, the test is skipped.
+func Ended(t testing.TB) string {
+	t.Helper()
+	ended := exec.Command(os.Args[0], "-test.run=^$")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Replace(process.Self(), fmt.Sprintf("pid %d ", os.Getpid()), fmt.Sprintf("pid %d ", ended.Process.Pid), 1)
+	if !process.Gone(name) {
+		t.Skip("NOT TESTED: this system doesn't tell which processes have ended")
+	}
+	return name
 }

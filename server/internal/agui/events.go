@@ -287,11 +287,7 @@ func (t *teller) used() []event {
 
 // follow streams the events of a run.
 func (a Agents) follow(w http.ResponseWriter, r *http.Request, in *input, run turn.Run, before *turn.Thread) error {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	turn.Stream(w)
 	flush := http.NewResponseController(w).Flush
 	raw := func(text string) error {
 		if _, err := w.Write([]byte(text)); err != nil {

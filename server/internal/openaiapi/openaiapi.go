@@ -515,11 +515,7 @@ type stream struct {
 }
 
 func newStream(w http.ResponseWriter) (*stream, error) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	turn.Stream(w)
 	s := &stream{w, http.NewResponseController(w).Flush}
 	return s, s.flush()
 }

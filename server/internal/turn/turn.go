@@ -176,6 +176,15 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Text }
 
+// Stream says that the answer is a stream of events.
+func Stream(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+}
+
 // Invalid is a request that can't work.
 func Invalid(code, param, format string, args ...any) error {
 	return &Fault{Status: http.StatusBadRequest, Code: code, Param: param, Text: fmt.Sprintf(format, args...)}

@@ -9,11 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/file"
-	"github.com/superstep-dev/superstep/checkpoint/postgres"
-	"github.com/superstep-dev/superstep/checkpoint/redis"
-	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	backends "github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
@@ -62,29 +58,24 @@ func TestAFlowOnTheStackHasTheseFields(t *testing.T) {
 
 // SONI-14
 func TestAConversationComesBackFromEveryStore(t *testing.T) {
-	open := func(s checkpoint.Store, err error) checkpoint.Store {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return s
-	}
 	ctx := t.Context()
-	stores := map[string]func() checkpoint.Store{
-		"memory":   func() checkpoint.Store { return checkpoint.NewMemory() },
-		"sqlite":   func() checkpoint.Store { return open(sqlite.Open(filepath.Join(t.TempDir(), "t.db"))) },
-		"files":    func() checkpoint.Store { return open(file.Open(t.TempDir(), file.Options{})) },
-		"postgres": func() checkpoint.Store { return open(postgres.Open(ctx, servertest.Postgres(t))) },
-		"redis":    func() checkpoint.Store { return open(redis.Open(ctx, servertest.Redis(t))) },
-	}
-	for name, store := range stores {
+	for name, url := range map[string]func(t *testing.T) string{ // of the subtest, which is skipped alone
+		"memory":   func(*testing.T) string { return "memory" },
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "t.db") },
+		"files":    func(t *testing.T) string { return "file:" + t.TempDir() },
+		"postgres": func(t *testing.T) string { return servertest.Postgres(t) },
+		"redis":    func(t *testing.T) string { return servertest.Redis(t) },
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := store()
+			s, err := backends.Open(ctx, url(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 			a := build(t, assistant.Config{Store: s})
 			for _, u := range []string{"Book a flight", "New York", "Actually, check my booking first", "What cities do you support?"} {
 				say(t, a, u)

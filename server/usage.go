@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/superstep-dev/superstep/agent/calls"
 	"github.com/superstep-dev/superstep/chat"
@@ -56,7 +55,7 @@ func (u *runUsage) sum() (used *db.Usage, cost *float64) {
 // it: that is all if no other one has worked on the run, and else what is recorded says.
 func (s *executor) usageOf(ctx context.Context, run *db.Run, counted *runUsage) (used *db.Usage, cost *float64, err error) {
 	if run.Attempt > 1 || s.fleet != nil {
-		if counted, err = recordedUsage(ctx, s.base, run.ThreadID, run.StartedAt); err != nil {
+		if counted, err = recordedUsage(ctx, s.base, run); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -64,14 +63,17 @@ func (s *executor) usageOf(ctx context.Context, run *db.Run, counted *runUsage) 
 	return used, cost, nil
 }
 
-// recordedUsage adds up the calls that are recorded on a thread since a time.
-func recordedUsage(ctx context.Context, s *base, thread string, since time.Time) (*runUsage, error) {
+// recordedUsage adds up the calls that are recorded on a run's thread since it began. The run
+// before may have made calls in the same millisecond.
+func recordedUsage(ctx context.Context, s *base, run *db.Run) (*runUsage, error) {
 	u := new(runUsage)
-	for c, err := range calls.List(ctx, s.store, thread, calls.Query{Since: since}) {
+	for c, err := range calls.List(ctx, s.store, run.ThreadID, calls.Query{Since: run.StartedAt}) {
 		if err != nil {
 			return nil, err
 		}
-		u.add(c)
+		if of := c.Metadata["run_id"]; of == "" || of == run.ID { // in subgraphs it isn't said
+			u.add(c)
+		}
 	}
 	return u, nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -58,8 +59,10 @@ func child(kind string) error {
 	case "mute": // it never answers
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
-	case "stubborn": // it doesn't even end
-		select {}
+	case "stubborn": // it doesn't even end, and waits for something, or else Go would say that it can't
+		for {
+			time.Sleep(time.Hour)
+		}
 	}
 	return errors.New("no such server as " + kind)
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/internal/backend"
@@ -16,6 +19,11 @@ const (
 	defaultMaxConns = 8
 	oldestServer    = 120000 // server_version_num
 )
+
+// grace is how long a query goes on whose context has ended. What is cut off costs a
+// connection, and a request to the server to cancel it; PgBouncer 1.18 (Debian 12) ends
+// itself now and then by such ("server in bad state: 11").
+const grace = 500 * time.Millisecond
 
 // Config says how a package uses a database.
 type Config struct {
@@ -60,6 +68,9 @@ func Open(ctx context.Context, url string, c Config) (*DB, error) {
 		set["application_name"] = "superstep"
 	}
 	p.ConnConfig.OnNotification = handOn
+	p.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: grace}
+	}
 	if !unprepared(p.ConnConfig) { // poolers don't let settings pass
 		for name, value := range c.Settings {
 			if _, ok := set[name]; !ok {

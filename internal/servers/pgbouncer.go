@@ -19,6 +19,7 @@ type PgBouncer struct {
 	server *Postgres
 	port   int
 	life   io.Closer // it ends when this is closed
+	said   string    // the file of its log
 	ended  chan struct{}
 }
 
@@ -38,7 +39,8 @@ func StartPgBouncer(dir string, server *Postgres, settings ...string) (*PgBounce
 	if b.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	users, config, said := filepath.Join(dir, "users"), filepath.Join(dir, "pgbouncer.ini"), filepath.Join(dir, "pgbouncer.log")
+	b.said = filepath.Join(dir, "pgbouncer.log")
+	users, config := filepath.Join(dir, "users"), filepath.Join(dir, "pgbouncer.ini")
 	lines := append([]string{
 		"[databases]", fmt.Sprintf("* = host=127.0.0.1 port=%d", server.port),
 		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", b.port), "unix_socket_dir =",
@@ -46,7 +48,7 @@ func StartPgBouncer(dir string, server *Postgres, settings ...string) (*PgBounce
 		"pool_mode = transaction", "default_pool_size = 10", "max_client_conn = 1000",
 	}, settings...)
 	for path, text := range map[string]string{
-		users: fmt.Sprintf("%q %q\n", pgUser, pgPassword), config: strings.Join(lines, "\n") + "\n", said: "",
+		users: fmt.Sprintf("%q %q\n", pgUser, pgPassword), config: strings.Join(lines, "\n") + "\n", b.said: "",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return nil, err
@@ -58,7 +60,7 @@ func StartPgBouncer(dir string, server *Postgres, settings ...string) (*PgBounce
 	if err := give(dir); err != nil {
 		return nil, fmt.Errorf("servers: %w", err)
 	}
-	log, err := os.OpenFile(said, os.O_APPEND|os.O_WRONLY, 0)
+	log, err := os.OpenFile(b.said, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +87,7 @@ func StartPgBouncer(dir string, server *Postgres, settings ...string) (*PgBounce
 		}
 		if time.Now().After(end) {
 			b.Stop()
-			out, _ := os.ReadFile(said)
-			return nil, errors.Join(fmt.Errorf("servers: PgBouncer did not start within %v:\n%s", startTimeout, out), err)
+			return nil, errors.Join(fmt.Errorf("servers: PgBouncer did not start within %v:\n%s", startTimeout, b.Log()), err)
 		}
 	}
 }
@@ -98,6 +99,12 @@ func (b *PgBouncer) URL() string {
 	u, _ := url.Parse(b.server.URL()) // which has made it
 	u.Host = b.addr()
 	return u.String()
+}
+
+// Log returns what the pooler has said.
+func (b *PgBouncer) Log() string {
+	out, _ := os.ReadFile(b.said)
+	return string(out)
 }
 
 // Stop ends the pooler and its connections.

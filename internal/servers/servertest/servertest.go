@@ -80,7 +80,12 @@ func OwnPgBouncer(t testing.TB, p *servers.Postgres, settings ...string) *server
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b, err := servers.StartPgBouncer(dir, p, settings...)
 	Available(t, err)
-	t.Cleanup(b.Stop)
+	t.Cleanup(func() {
+		b.Stop()
+		if t.Failed() {
+			t.Logf("what PgBouncer said:\n%s", b.Log())
+		}
+	})
 	return b
 }
 

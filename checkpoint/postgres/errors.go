@@ -47,9 +47,15 @@ func undone(err error) bool {
 func lost(err error) bool {
 	c := pgdb.Code(err)
 	if c == "" {
-		return !isOurs(err) && !pgdb.Odd(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+		return !isOurs(err) && !pgdb.Odd(err) && !ended(err)
 	}
 	return strings.HasPrefix(c, "57P") || strings.HasPrefix(c, "08")
+}
+
+// ended reports whether the caller's context is what ended. A connection that is not made in
+// time (connect_timeout) says the same of a context that is not the caller's.
+func ended(err error) bool {
+	return !pgdb.Down(err) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 func isOurs(err error) bool { return backend.Explained(err) || engine.Agreed(err) }
@@ -57,7 +63,7 @@ func isOurs(err error) bool { return backend.Explained(err) || engine.Agreed(err
 // explain turns an error of the driver into one that says what to do. Errors of
 // this package, of package checkpoint and of contexts stay as they are.
 func explain(op, server string, err error) error {
-	if err == nil || isOurs(err) && !backend.Explained(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || isOurs(err) && !backend.Explained(err) || ended(err) {
 		return err
 	}
 	err = pgdb.Explain("postgres", op, server, err)

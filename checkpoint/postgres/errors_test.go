@@ -409,6 +409,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 
 func TestAServerThatHangs(t *testing.T) {
 	p, url := through(t, servertest.Postgres(t))
+	url = with(t, url, func(u *neturl.URL) { u.RawQuery += "&connect_timeout=1" })
 	s := open(t, url, postgres.Options{Timeout: 300 * time.Millisecond})
 	defer s.Close()
 	head := write(t, s, "t", 1)

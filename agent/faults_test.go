@@ -567,7 +567,7 @@ func TestNoMessageIsLostNoToolRepeatedAndNothingUntrueTold(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if checks.Value.String() == checks.DefValue { // which is for one property, and here are as many as shapes
 		defer func() { _ = checks.Value.Set(checks.DefValue) }()
-		if err := checks.Value.Set("30"); err != nil {
+		if err := checks.Value.Set("15"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -250,6 +250,10 @@ func GraphTool[S, In, Out any](g *graph.Graph[S], description string, input func
 // Called by a [Tools] node, or inside any other node of a graph, it runs as a
 // part of that node. Elsewhere, as in a server of package mcp, each call is a run
 // on a thread of its own, whose questions are errors.
+//
+// A tool of yours that chooses among such tools and calls one has the method Unwrap() []tool.Tool,
+// which returns them all: the node that calls it then declares their graphs, as with
+// [graph.Contains].
 func AsTool(a *Agent, opts ...tool.Option) tool.Tool {
 	if err := a.check(); err != nil {
 		return tool.New[task, string]("agent", "", nil, opts...)

@@ -130,6 +130,24 @@ func runsGraph(t tool.Tool) (agentTool, bool) {
 	return agentTool{}, false
 }
 
+// graphsOf returns the tools that run a graph among a tool, those that it wraps and those
+// that it chooses among.
+func graphsOf(t tool.Tool) []agentTool {
+	if a, ok := t.(agentTool); ok {
+		return []agentTool{a}
+	}
+	var all []agentTool
+	switch w := t.(type) {
+	case interface{ Unwrap() tool.Tool }:
+		all = graphsOf(w.Unwrap())
+	case interface{ Unwrap() []tool.Tool }:
+		for _, one := range w.Unwrap() {
+			all = append(all, graphsOf(one)...)
+		}
+	}
+	return all
+}
+
 type keylessKey struct{}
 
 // keyless is a call that is alone in its task, of a tool that runs a graph.

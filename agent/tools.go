@@ -150,9 +150,11 @@ func (t *Tools[S]) options(name string, opts []graph.NodeOption) []graph.NodeOpt
 	}
 	declared := map[string]bool{}
 	for _, tool := range t.Tools {
-		if a, ok := runsGraph(tool); ok && !declared[a.graph] {
-			declared[a.graph] = true
-			opts = append(opts, a.node)
+		for _, a := range graphsOf(tool) {
+			if !declared[a.graph] {
+				declared[a.graph] = true
+				opts = append(opts, a.node)
+			}
 		}
 	}
 	return opts

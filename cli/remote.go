@@ -650,9 +650,8 @@ func (t *remoteGraph) state(ctx context.Context, thread, at string) (*snapshot, 
 		return nil, t.r.fit(err, thread)
 	}
 	out := t.show(thread, s)
-	if s.Parent.BeforeInput() {
-		before, err := t.read(ctx, thread, s.Parent.ID)
-		if err != nil {
+	for before := s; before.Parent.BeforeInput(); { // one input after the other was given instead
+		if before, err = t.read(ctx, thread, before.Parent.ID); err != nil {
 			return nil, t.r.fit(err, thread)
 		}
 		_, out.Parent = origin(before)
@@ -788,10 +787,14 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 	add := func(s *client.State) (enough bool) {
 		if s.Checkpoint.BeforeInput() {
 			_, parent := origin(s)
-			for _, e := range took[s.Checkpoint.ID] {
+			waiting := took[s.Checkpoint.ID]
+			delete(took, s.Checkpoint.ID)
+			for _, e := range waiting {
 				e.Parent = parent
 			}
-			delete(took, s.Checkpoint.ID)
+			if s.Parent.BeforeInput() { // in whose stead it was given
+				took[parent] = append(took[parent], waiting...)
+			}
 			if want == s.Checkpoint.ID {
 				want = parent
 			}

@@ -3,6 +3,8 @@ package graph_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -205,4 +207,30 @@ func TestGoingBackRepeatsNoOnceOfTheSameName(t *testing.T) {
 	must[*graph.Snapshot[trail]](t)(g.Thread(again).Invoke(bg, g.Answer(true)))
 	must[*graph.Snapshot[trail]](t)(g.Thread(again).At(asked.Checkpoint).Invoke(bg, g.Answer("Ulm")))
 	equal(t, "the keys", fmt.Sprint(keys[5:]), fmt.Sprint(keys[3:5]))
+}
+
+// An input at an earlier checkpoint begins a branch there by itself.
+func TestAnInputAtAnEarlierCheckpointFollowsThatOne(t *testing.T) {
+	g := compile(t, graph.New[trail]("g").AddNode("a", func(_ context.Context, s *trail) error { s.Ran.Add("a"); return nil }).AddEdge(graph.Start, "a"), stored()...)
+	th := g.Thread("t")
+	at := must[*graph.Snapshot[trail]](t)(th.Invoke(bg, g.Input(noInput))).Checkpoint
+	must[*graph.Snapshot[trail]](t)(th.Invoke(bg, g.Input(noInput)))
+	for _, call := range []graph.Request[trail]{g.Input(noInput), g.Restart(noInput)} {
+		var told, stored []string
+		for e, err := range th.At(at).Stream(bg, call, graph.Modes(graph.ModeCheckpoints)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, fmt.Sprint(e.Checkpoint, " after ", e.Parent, ": ", e.Source, e.Next))
+		}
+		for e, err := range th.History(bg, graph.HistoryQuery{Limit: 2}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored = append([]string{fmt.Sprint(e.Checkpoint, " after ", e.Parent, ": ", e.Source, e.Next)}, stored...)
+		}
+		if !slices.Equal(told, stored) || !strings.Contains(told[0], " after "+at+": input") {
+			t.Errorf("at %s the stream told of\n%q\nthe history has\n%q", at, told, stored)
+		}
+	}
 }

@@ -168,12 +168,15 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 		return true, e.answer(ctx, s, set, req)
 	}
 	input := req.input
+	fork := func() error { return nil } // an input that begins a turn begins the branch as well
 	if set.from != "" && known {
-		if err := m.Fork(false); err != nil {
-			return false, err
-		}
+		m.StartBranch(false)
+		fork = m.Fork
 	}
 	if req.kind == runAnew && known {
+		if err := fork(); err != nil {
+			return false, err
+		}
 		if err := m.Restart(); err != nil {
 			return false, err
 		}
@@ -201,7 +204,13 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 	case !known, req.kind == startAnew, newTurn && input != nil:
 		return true, s.Begin(ctx, checkpoint.SourceInput, left, input, local.Command{})
 	case newTurn: // nothing is left to do, but perhaps to say why
+		if err := fork(); err != nil {
+			return false, err
+		}
 		return set.from != "", m.Incomplete()
+	}
+	if err := fork(); err != nil {
+		return false, err
 	}
 	if err := s.Apply(changes); err != nil {
 		return false, err
@@ -331,7 +340,8 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, req request) error {
 	m, answer := s.Machine(), req.answer
 	if set.from != "" {
-		if err := m.Fork(true); err != nil {
+		m.StartBranch(true)
+		if err := m.Fork(); err != nil {
 			return err
 		}
 	}

@@ -103,12 +103,18 @@ func (x *execution) work() error {
 		return x.states.momentAt(x.keep, thread, x.graph, ns, id, nested)
 	}
 	x.enc = enc
-	passed := passage{x.store, thread.ID, map[string]string{}}
+	passed := passage{store: x.store, thread: thread.ID, known: map[string]string{}}
 	line.track.messages = enc.talks() || live.told
 	enc.metadata()
 	err := live.begin(x.keep, x.graph, &x.body)
 	if err == nil {
 		err = enc.begin(&x.body)
+	}
+	if at := x.of.began(); at != "" && err == nil {
+		var shown bool
+		if passed.of, shown, err = originOf(x.keep, x.on(x.graph), thread, at); shown {
+			passed.began = at
+		}
 	}
 	var catchUp []graph.StreamOption
 	if x.resume && err == nil {

@@ -152,7 +152,23 @@ func TestEveryParentThatHistoryNamesIsInIt(t *testing.T) {
 					}
 				}
 			}
-			switch random.IntN(13) {
+			switch random.IntN(15) {
+			case 13, 14: // one of the moments before an input
+				before := slices.DeleteFunc(slices.Clone(history), func(h object) bool { return fmt.Sprint(h["next"]) != "[__start__]" })
+				if len(before) == 0 {
+					continue
+				}
+				from := before[random.IntN(len(before))]["checkpoint"]
+				switch random.IntN(4) {
+				case 0:
+					c.do("POST", at+"/state", object{"values": object{"city": "Ulm"}, "checkpoint": from})
+				case 1:
+					run(object{"command": object{"update": object{"city": "Ulm"}}, "checkpoint": from})
+				case 2:
+					run(object{"command": object{"goto": "a"}, "checkpoint": from})
+				default:
+					run(object{"input": object{}, "checkpoint": from})
+				}
 			case 12:
 				run(object{"input": object{}, "checkpoint": history[len(history)-1]["checkpoint"]}) // the one before the first input, if it is there
 			case 0:
@@ -174,6 +190,12 @@ func TestEveryParentThatHistoryNamesIsInIt(t *testing.T) {
 			}
 		}
 		c.checkHistory(thread, nil)
+		for _, h := range call[[]object](c, "POST", at+"/history", object{"limit": 100}) {
+			state := call[object](c, "GET", at+"/state/"+checkpointID(h["checkpoint"]), nil)
+			if got, want := fmt.Sprint(state["parent_checkpoint"]), fmt.Sprint(h["parent_checkpoint"]); got != want {
+				t.Errorf("seed %d: the parent of %v is %s, the history says %s", seed, h["checkpoint"], got, want)
+			}
+		}
 		for _, h := range call[[]object](c, "POST", at+"/history", object{"limit": 100}) {
 			for _, task := range h["tasks"].([]any) {
 				if ref, ok := task.(object)["checkpoint"].(object); ok {

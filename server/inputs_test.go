@@ -78,6 +78,81 @@ func TestEveryInputHasAMomentBeforeIt(t *testing.T) {
 	}
 }
 
+// A run from the moment before an input begins there: histories, states and streams say so,
+// as long as that moment is shown.
+func TestWhatIsTakenInInsteadOfAnInputFollowsTheMomentBeforeThat(t *testing.T) {
+	c := start(t, server.Graph(answering(t)), quiet())
+	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	at := "/threads/" + thread
+	tell := func(text string, from any) []object {
+		var told []object
+		for _, part := range c.streamed(at+"/runs/stream", object{"assistant_id": "agent", "checkpoint": from, "stream_mode": "checkpoints",
+			"input": object{"messages": []object{{"type": "human", "content": text}}}, "metadata": object{"superstep:began_at": "x", "turn": text}}) {
+			if part.event == "checkpoints" {
+				told = append(told, part.data.(object))
+			}
+		}
+		return told
+	}
+	agree := func(told []object) {
+		t.Helper()
+		for _, h := range told {
+			for _, way := range []object{call[object](c, "GET", at+"/state/"+checkpointID(h["checkpoint"]), nil), c.entryOf(thread, checkpointID(h["checkpoint"]))} {
+				if got, want := checkpointID(way["parent_checkpoint"]), checkpointID(h["parent_checkpoint"]); got != want {
+					t.Errorf("the parent of %v is %q; the stream said %q", h["next"], got, want)
+				}
+				if way["metadata"].(object)["superstep:began_at"] != nil {
+					t.Errorf("clients are told of it: %v", way["metadata"])
+				}
+			}
+		}
+	}
+	one := tell("one", nil)
+	two := tell("two", nil)
+	first, second := one[0], two[0]
+	for _, h := range []object{first, second} { // the first has nothing before it
+		told := tell("instead", h["checkpoint"])
+		if got := checkpointID(told[0]["parent_checkpoint"]); got != checkpointID(h["checkpoint"]) {
+			t.Errorf("the parent of an input that was given at %v is %q", h["checkpoint"], got)
+		}
+		again := tell("again", told[0]["checkpoint"])
+		if got := checkpointID(again[0]["parent_checkpoint"]); got != checkpointID(told[0]["checkpoint"]) {
+			t.Errorf("the parent of an input that was given at %v is %q", told[0]["checkpoint"], got)
+		}
+		agree(slices.Concat(told, again))
+		if fmt.Sprint(told[0]["values"]) != fmt.Sprint(h["values"]) {
+			t.Errorf("it began with %v, not %v", told[0]["values"], h["values"])
+			for _, x := range told {
+				t.Log(x["next"], x["metadata"], x["checkpoint"], x["parent_checkpoint"])
+			}
+		}
+		c.checkHistory(thread, nil)
+	}
+	// At the checkpoint itself it is that one's.
+	beside := tell("beside", second["parent_checkpoint"])
+	if got, want := checkpointID(beside[0]["parent_checkpoint"]), checkpointID(second["parent_checkpoint"]); got != want {
+		t.Errorf("the parent of an input that was given at %s is %q", want, got)
+	}
+	agree(slices.Concat(one, two, beside))
+	last := tell("last", second["checkpoint"])
+	call[any](c, "POST", "/threads/prune", object{"thread_ids": []string{thread}, "strategy": "keep_latest"})
+	c.checkHistory(thread, nil)
+	if h := c.entryOf(thread, checkpointID(last[len(last)-1]["checkpoint"])); h == nil {
+		t.Error("the newest moment is gone")
+	}
+}
+
+// entryOf returns the entry of a thread's history that a checkpoint has; nil if there is none.
+func (c client) entryOf(thread, id string) object {
+	c.t.Helper()
+	for _, h := range call[[]object](c, "POST", "/threads/"+thread+"/history", object{"limit": 100}) {
+		if checkpointID(h["checkpoint"]) == id {
+			return h
+		}
+	}
+	return nil
+}
+
 // What a stream told of a superstep is found in the history under the ID that it had there,
 // though it asked something meanwhile; and a client that goes on from there answers it.
 func TestASuperstepThatAsksHasTheIDThatItWasToldWith(t *testing.T) {

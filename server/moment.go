@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,39 @@ func takes(source, id, parent string, next []string) bool {
 	return beforeInput(id) != ""
 }
 
+// beganAt is the entry of a checkpoint's metadata that names the moment before an input
+// at which its run began. The run's first checkpoint follows the one that the moment has
+// the state of, as what took that input in does; as clients know it, it follows the moment.
+const beganAt = "superstep:began_at"
+
+// took returns the checkpoint that took an input in, by the moment before it.
+func took(ctx context.Context, t *graph.Thread[json.RawMessage], moment string) (entry, error) {
+	for e, err := range t.At(takenAt(moment)).History(ctx, graph.HistoryQuery{Limit: 1}) {
+		if err != nil || takes(e.Source, e.Checkpoint, e.Parent, e.Next) {
+			return e, err
+		}
+	}
+	return entry{}, checkpoint.ErrNotFound
+}
+
+// originOf returns what a moment before an input has the state of, and whether the history
+// has the moment.
+func originOf(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, moment string) (of string, ok bool, err error) {
+	if takenAt(moment) == "" {
+		return "", false, nil
+	}
+	e, err := took(ctx, thread, moment)
+	if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned
+		return "", false, nil
+	}
+	return e.Parent, err == nil && !undone(t, metadataOf(e.Metadata, e.Source, e.Step)), err
+}
+
+// undone reports whether what has these metadata was written by a run that was rolled back.
+func undone(t *db.Thread, metadata object) bool {
+	return slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
+}
+
 // inside reports whether checkpoints of a source lie inside of a superstep.
 func inside(source string) bool {
 	switch checkpoint.Source(source) {
@@ -65,19 +99,12 @@ func inside(source string) bool {
 // that is the newest of it all.
 func (s *states) at(ctx context.Context, t *graph.Thread[json.RawMessage], thread, ns, id string) (*graph.Thread[json.RawMessage], error) {
 	log := checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: namedNamespace(ns)}
-	if taken := takenAt(id); taken != "" {
-		for e, err := range t.At(taken).History(ctx, graph.HistoryQuery{Limit: 1}) {
-			switch {
-			case err != nil:
-				return nil, err
-			case !takes(e.Source, e.Checkpoint, e.Parent, e.Next):
-				return nil, checkpoint.ErrNotFound
-			case e.Parent == "":
-				return t.At(graph.Start), nil
-			}
-			return t.At(e.Parent), nil
+	if takenAt(id) != "" {
+		e, err := took(ctx, t, id)
+		if err != nil {
+			return nil, err
 		}
-		return nil, checkpoint.ErrNotFound
+		return t.At(cmp.Or(e.Parent, graph.Start)), nil
 	}
 	if id == "" {
 		return t, nil
@@ -112,6 +139,7 @@ type moment struct {
 	entry
 	at    string // the checkpoint whose state it has; empty before a thread's first
 	input bool   // something is to be taken in there
+	apart bool   // its parent is one at which its run began: histories have it as it is
 
 	committed string // the checkpoint that has what the tasks of the superstep wrote which led to it
 }
@@ -269,6 +297,10 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 	stands := map[string]*moment{}   // what stands for a superstep, by the checkpoints of that
 	parents := map[*moment]*moment{} // whose ID may be another
 	edited := map[string]bool{}      // checkpoints that an edit follows
+	origins := map[string]struct {   // moments at which runs began
+		of    string
+		shown bool
+	}{}
 	found := before == ""
 	visit := func(m *moment, taken bool) {
 		children := waiting[m.Checkpoint]
@@ -279,12 +311,12 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 			m.Source = string(checkpoint.SourceUpdate)
 		}
 		metadata := metadataOf(m.Metadata, m.Source, m.Step)
-		gone := slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
-		begins := checkpoint.Source(m.Source) == checkpoint.SourceFork && edited[m.Checkpoint]
+		gone := undone(t, metadata)
+		begun := checkpoint.Source(m.Source) == checkpoint.SourceFork && edited[m.Checkpoint]
 		if checkpoint.Source(m.Source) == checkpoint.SourceUpdate {
 			edited[m.Parent] = true
 		}
-		if by := stands[m.Checkpoint]; by != nil || begins || gone || inside(m.Source) && !question {
+		if by := stands[m.Checkpoint]; by != nil || begun || gone || inside(m.Source) && !question {
 			for _, c := range children {
 				if by != nil && !c.inside {
 					parents[c.moment] = by
@@ -300,7 +332,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 					c.Source, c.inside = m.Source, planned // the superstep's own
 					c.Nodes, c.Began, c.Took, c.committed = m.Nodes, m.Began, m.Took, m.committed
 				}
-				if c.Parent = m.Parent; m.Parent != "" {
+				if c.Parent = m.Parent; m.Parent != "" && !m.apart {
 					waiting[m.Parent] = append(waiting[m.Parent], c)
 				}
 			}
@@ -321,7 +353,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		if shown {
 			out = append(out, m)
 		}
-		if (shown || question) && m.Parent != "" {
+		if (shown || question) && m.Parent != "" && !m.apart {
 			waiting[m.Parent] = append(waiting[m.Parent], child{m, question || planned, question, !shown})
 		}
 	}
@@ -332,11 +364,25 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		if len(out) >= limit && len(waiting) == 0 {
 			break
 		}
-		if !takes(e.Source, e.Checkpoint, e.Parent, e.Next) {
-			visit(&moment{entry: e, at: e.Checkpoint, committed: e.Checkpoint}, false)
+		taken, before := takes(e.Source, e.Checkpoint, e.Parent, e.Next), e.Parent
+		apart := false
+		if from := e.Metadata[beganAt]; from != "" {
+			o, known := origins[from]
+			if !known {
+				if o.of, o.shown, err = originOf(ctx, thread, t, from); err != nil {
+					return nil, err
+				}
+				origins[from] = o
+			}
+			if apart = o.shown && o.of == e.Parent && e.Checkpoint != takenAt(from); apart {
+				e.Parent = from
+			}
+		}
+		if !taken {
+			visit(&moment{entry: e, at: e.Checkpoint, apart: apart, committed: e.Checkpoint}, false)
 			continue
 		}
-		input := &moment{entry: e, at: e.Parent, input: true}
+		input := &moment{entry: e, at: before, input: true, apart: apart}
 		input.Checkpoint, input.Source, input.Step, input.Nodes = beforeInput(e.Checkpoint), string(checkpoint.SourceInput), e.Step-1, nil
 		if e.Parent = input.Checkpoint; e.Source == string(checkpoint.SourceInput) {
 			e.Source = string(checkpoint.SourceLoop)
@@ -372,10 +418,20 @@ type passage struct {
 	store  checkpoint.Store
 	thread string
 	known  map[string]string // moments, by checkpoint
+
+	began string // the moment before an input at which the run began; empty if it isn't one, and once the run has told of a checkpoint
+	of    string // what that has the state of
 }
 
 // show makes the parent of a checkpoint a moment.
 func (p *passage) show(ctx context.Context, ev *graph.Event) error {
+	if p.began != "" && len(ev.Path) == 0 && ev.Parent == p.of {
+		if takes(ev.Source, ev.Checkpoint, ev.Parent, ev.Next) {
+			ev.Source = string(checkpoint.SourceInput) // also what an edit began the thread with
+		}
+		ev.Parent, p.known[ev.Checkpoint], p.began = p.began, ev.Checkpoint, ""
+		return nil
+	}
 	log := checkpoint.Log{Thread: checkpoint.ThreadID(p.thread), Namespace: namedNamespace(place(*ev))}
 	parent := ev.Parent
 	for parent != "" && p.known[parent] == "" { // of an earlier run

@@ -146,6 +146,14 @@ func (p *prepared) marks() object {
 	}
 }
 
+// began returns the moment before an input at which the run begins; empty if it begins elsewhere.
+func (p *prepared) began() string {
+	if at, err := p.body.Checkpoint.id(); err == nil && takenAt(at) != "" {
+		return at
+	}
+	return ""
+}
+
 // options returns the options of the run, after those of each run.
 func (p *prepared) options(each []graph.RunOption) []graph.RunOption {
 	opts, b := slices.Clone(each), p.body
@@ -153,6 +161,9 @@ func (p *prepared) options(each []graph.RunOption) []graph.RunOption {
 		opts = append(opts, graph.ConfigureJSON(p.config))
 	}
 	opts = append(opts, metadataOptions(objectOf(p.run.Metadata).with(p.marks()))...)
+	if at := p.began(); at != "" {
+		opts = append(opts, graph.Metadata(beganAt, at))
+	}
 	if p.steps > 0 {
 		opts = append(opts, graph.AtMostSteps(p.steps))
 	}

@@ -148,6 +148,9 @@ func insideOf(t graph.TaskState) string {
 func metadataOf(written map[string]string, source string, step int) object {
 	out := object{}
 	for k, v := range written {
+		if k == beganAt { // which its parent says
+			continue
+		}
 		if json.Valid([]byte(v)) && strings.HasPrefix(k, jsonPrefix) {
 			out[strings.TrimPrefix(k, jsonPrefix)] = json.RawMessage(v)
 		} else {
@@ -174,6 +177,9 @@ func metadataOptions(o object) []graph.RunOption {
 	opts := make([]graph.RunOption, 0, len(o))
 	for k, v := range o {
 		var text string
+		if k == beganAt {
+			continue
+		}
 		if json.Unmarshal(v, &text) == nil && !strings.HasPrefix(k, jsonPrefix) {
 			opts = append(opts, graph.Metadata(k, text))
 		} else {

@@ -284,11 +284,13 @@ func (tr *trial) begin() bool {
 	switch tr.trouble(4, "before going on") {
 	case 1:
 		tr.note("fork keep")
-		tr.must(m.Fork(true))
+		m.StartBranch(true)
+		tr.must(m.Fork())
 	case 2:
 		tr.note("fork")
 		if !tr.w.Conflicts { // a generation decides on them
-			tr.must(m.Fork(false))
+			m.StartBranch(false)
+			tr.must(m.Fork())
 		}
 	case 3:
 		tr.note("restart step")

@@ -105,15 +105,16 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	return m, nil
 }
 
-// Fork starts a branch at the record the machine was loaded from. With keep the
-// open superstep goes on where it stood, results taken along; otherwise its
-// tasks run again and its questions are asked again. They are the same tasks: what
-// their sub-steps have come to is taken along either way.
-func (m *Machine) Fork(keep bool) error {
+// StartBranch makes what comes next the first record of a branch at the record the machine was
+// loaded from. With keep the open superstep goes on where it stood; otherwise its tasks run
+// again and its questions are asked again. They are the same tasks: what their sub-steps
+// have come to is taken along either way, by [Machine.Fork].
+func (m *Machine) StartBranch(keep bool) {
 	m.tail.fork = true
 	if n := len(m.tail.lineage); n == 0 || m.tail.lineage[n-1] != (checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq}) {
 		m.tail.lineage = append(slices.Clone(m.tail.lineage), checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq})
 	}
+	m.tail.results = false // those of the old branch stay there
 	if !keep {
 		for i := range m.tasks {
 			if t := &m.tasks[i]; !t.folded {
@@ -124,6 +125,11 @@ func (m *Machine) Fork(keep bool) error {
 		m.paused = nil
 		m.begin()
 	}
+}
+
+// Fork records the branch that [Machine.StartBranch] has started, for what goes on in the open
+// superstep: what is known of that is taken along.
+func (m *Machine) Fork() error {
 	if err := m.record(checkpoint.SourceFork, nil); err != nil {
 		return err
 	}

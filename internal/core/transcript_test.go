@@ -360,7 +360,8 @@ func (st *story) outside(what string, a *args) error {
 	case "restart-step":
 		return m.Restart()
 	case "fork":
-		return m.Fork(a.flag("keep"))
+		m.StartBranch(a.flag("keep"))
+		return m.Fork()
 	}
 	return fmt.Errorf("unknown event %s", what)
 }

@@ -155,7 +155,7 @@ test("a conversation begins again with another first message", async () => {
   assert.equal(out.messages[0].id, "again");
   const both = await client.threads.getHistory(t.thread_id, { limit: 20 });
   const inputs = both.filter((h) => h.next[0] === "__start__");
-  assert.deepEqual(inputs.map((h) => [h.metadata.source, h.parent_checkpoint]), [["input", null], ["input", null]]);
+  assert.deepEqual(inputs.map((h) => [h.metadata.source, h.parent_checkpoint]), [["input", before.checkpoint], ["input", null]]);
   assert.deepEqual(inputs[1], before);
   await client.threads.updateState(t.thread_id, { values: again, asNode: "__input__", checkpoint: before.checkpoint });
   assert.deepEqual((await client.threads.getState(t.thread_id)).next, ["agent"]);

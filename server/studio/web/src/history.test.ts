@@ -21,6 +21,13 @@ test("an input is one moment", () => {
   expect(moments(history.slice(0, 2), history[0]).map((m) => [m.id, m.first])).toEqual([["c", false], ["d", false]]);
 });
 
+test("an input that was given instead of another begins where that one did", () => {
+  const before = (n: number) => `01a21a14-c3e9-8917-9076-19b20000000${n}`;
+  const input = (n: number, from: string) => state(before(n), from, ["__start__"], "input");
+  const history = [state("e", before(4)), input(4, before(3)), state("d", before(3)), input(3, before(2)), state("c", before(2)), input(2, "a"), state("a", null)];
+  expect(moments(history, history[0]).map((m) => [m.id, m.parent?.checkpoint?.checkpoint_id, m.current])).toEqual([["a", undefined, true], ["c", "a", false], ["d", "a", false], ["e", "a", true]]);
+});
+
 test("a history whose beginning is not there yet is shown", () => {
   expect(moments([state("c", "b")], state("c", "b")).map((m) => [m.id, m.current])).toEqual([["c", true]]);
 });

@@ -37,8 +37,10 @@ function withInputs(history: State[]): State[] {
   return history.filter((s) => !beforeInput(s.checkpoint)).map((s) => {
     if (!beforeInput(s.parent_checkpoint)) return s;
     const source = sourceOf(s) === "loop" ? "input" : sourceOf(s);
-    const input = before.get(s.parent_checkpoint!.checkpoint_id); // undefined if it is not loaded
-    return { ...s, parent_checkpoint: input ? input.parent_checkpoint : s.parent_checkpoint, metadata: { ...(s.metadata as object), source } as State["metadata"] };
+    let parent: State["parent_checkpoint"] | undefined = s.parent_checkpoint;
+    // One input after the other may have been given instead; it may not be loaded.
+    for (let input = before.get(parent!.checkpoint_id); input; input = before.get(parent?.checkpoint_id ?? "")) parent = input.parent_checkpoint;
+    return { ...s, parent_checkpoint: parent!, metadata: { ...(s.metadata as object), source } as State["metadata"] };
   });
 }
 

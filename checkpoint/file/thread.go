@@ -305,45 +305,45 @@ func (t *thread) next(ctx context.Context, sc *scanner, exclusive bool) error {
 	if err != nil {
 		return t.fail("read", err)
 	}
-	p, body, err := t.parse(b, t.x.lines+1, off)
+	e, err := t.parse(t.x, b, t.x.lines+1, off)
 	if err != nil {
 		return err
 	}
-	if err := t.x.apply(t.id, &p, body, off, len(b)+1); err != nil {
+	if err := t.x.apply(e, off, len(b)+1); err != nil {
 		return t.corrupt(t.x.lines+1, off, err)
 	}
 	t.size = off + int64(len(b)) + 1
 	return nil
 }
 
-// parse checks a line.
-func (t *source) parse(b []byte, line, off int64) (p parsed, body []byte, err error) {
-	body, err = unseal(t.seed, b)
+// parse checks a line, the next one after those of which x is.
+func (t *source) parse(x *index, b []byte, line, off int64) (*entry, error) {
+	body, err := unseal(t.seed, b)
 	if err != nil {
 		if line == 1 {
 			// Checksums start at the thread's ID: see whether it is another's.
 			if other, ok := ownerOf(b); ok && other != t.id {
 				if _, err := unseal(seedOf(other), b); err == nil {
-					return p, nil, t.corrupt(line, off, foreign(other))
+					return nil, t.corrupt(line, off, foreign(other))
 				}
 			}
 		}
-		return p, nil, t.corrupt(line, off, err)
+		return nil, t.corrupt(line, off, err)
 	}
-	p, err = parse(body)
-	if line == 1 && p.version != 0 && p.version != Version {
-		return p, nil, &VersionError{Path: t.path, Line: line, Found: p.version, Supported: Version}
-	}
-	if err == nil && line == 1 && (p.version != Version || p.thread == nil) {
+	e, err := x.read(body, -1)
+	switch {
+	case e.version != 0 && e.version != Version:
+		return nil, &VersionError{Path: t.path, Line: line, Found: int(e.version), Supported: Version}
+	case err != nil:
+	case line == 1 && e.thread == "":
 		err = errors.New("the first line does not name format and thread")
-	}
-	if err == nil && p.thread != nil && *p.thread != string(t.id) {
-		err = foreign(checkpoint.ThreadID(*p.thread))
+	case line == 1 && e.thread != string(t.id):
+		err = foreign(checkpoint.ThreadID(e.thread))
 	}
 	if err != nil {
-		return p, nil, t.corrupt(line, off, err)
+		return nil, t.corrupt(line, off, err)
 	}
-	return p, body, nil
+	return e, nil
 }
 
 // ownerOf returns whose file it is by its first line.
@@ -371,7 +371,7 @@ func (t *thread) tail(b []byte, off int64, exclusive bool) ([]byte, error) {
 	if !t.d.opts.Recover {
 		// Say first what is wrong with a file of another thread or version.
 		if line == 1 {
-			_, _, err := t.parse(b, line, off)
+			_, err := t.parse(t.x, b, line, off)
 			if errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, ErrThread) {
 				return nil, err
 			}
@@ -448,15 +448,10 @@ func (t *thread) putAside(line, off int64, b []byte) error {
 
 // append writes a line at the end of the file, durably if the store is to, and takes it
 // into the index. When it fails the file is as it was.
-func (t *thread) append(l *line) error {
-	b, err := t.x.encode(t.id, t.seed, l)
+func (t *thread) append(e *entry) error {
+	b, err := t.x.write(t.id, t.seed, e)
 	if err != nil {
 		return err
-	}
-	body := b[: len(b)-1-crcLen : len(b)-1-crcLen]
-	p, err := parse(body)
-	if err != nil {
-		return fmt.Errorf("%w: thread %q: %w", checkpoint.ErrInvalid, t.id, err)
 	}
 	n, err := t.d.sys.writeAt(t.f, b, t.size)
 	op := "append"
@@ -468,18 +463,18 @@ func (t *thread) append(l *line) error {
 		}
 	}
 	if err == nil {
-		if t.x.apply(t.id, &p, body, t.size, len(b)) != nil {
+		if t.x.apply(e, t.size, len(b)) != nil {
 			t.x = nil // read the file anew
 		}
 		t.size += int64(len(b))
 		return nil
 	}
-	e := &Error{Op: op, Path: t.path, Thread: t.id, Err: err}
+	failed := &Error{Op: op, Path: t.path, Thread: t.id, Err: err}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		e.Err = pe.Err
+		failed.Err = pe.Err
 	}
-	e.Fix = fix(e.Err)
+	failed.Fix = fix(failed.Err)
 	size := t.size + int64(n)
 	if st, serr := t.f.Stat(); serr == nil {
 		size = st.Size()
@@ -487,10 +482,10 @@ func (t *thread) append(l *line) error {
 	if size > t.size {
 		if terr := t.d.sys.truncate(t.f, t.size); terr != nil {
 			t.undo = &undo{keep: t.size, size: size}
-			e.Unsettled = true
+			failed.Unsettled = true
 		}
 	}
-	return e
+	return failed
 }
 
 // lineAt reads and checks a line, and returns its body.

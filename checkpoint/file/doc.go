@@ -77,7 +77,7 @@
 //	[version]   the header's; left out if it is one more, or nothing of the header is another
 //
 //	[delete]    keys of side rows that go
-//	[put]       [[key, value], ...]: side rows from now on; results are such
+//	[put]       [key, value, ...]: side rows from now on; results are such
 //	[clear]     beginnings of keys of side rows that go
 //
 //	[place]     where the record stands in its log; left out if it is seq

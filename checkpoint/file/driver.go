@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -371,10 +372,10 @@ func (d *driver) Logs(ctx context.Context, id checkpoint.ThreadID) (out []engine
 // damaged lines. A damaged thread can be deleted.
 func (d *driver) Delete(ctx context.Context, id checkpoint.ThreadID) error {
 	err := d.with(ctx, id, func(t *thread) error {
-		if err := d.slots.take(ctx); err != nil {
+		if err := d.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer d.slots.give()
+		defer d.slots.Release(1)
 		t.x = nil // it is not read
 		_, unlock, err := t.hold(ctx, true, false)
 		if err != nil {
@@ -421,26 +422,20 @@ func (t *thread) delete() error {
 // threads that were only ever appended to are never larger than what they hold.
 func (s *Store) Compact(ctx context.Context) error {
 	d := s.driver
-	names, err := d.files()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range names {
-		id, err := d.owner(name)
-		if err == nil && id != "" {
-			err = d.with(ctx, id, func(t *thread) error {
-				return t.locked(ctx, true, false, func() error {
-					if t.size-t.x.live() < t.size/16 || t.x.lines < 2 {
-						return nil
-					}
-					if err := t.writable("compact"); err != nil {
-						return err
-					}
-					return t.rewrite(ctx, &engine.Commit{}, &entry{header: t.x.header})
-				})
+	ids, err := d.Names(ctx, "", math.MaxInt)
+	errs := []error{err}
+	for _, id := range ids {
+		err := d.with(ctx, id, func(t *thread) error {
+			return t.locked(ctx, true, false, func() error {
+				if t.size-t.x.live() < t.size/16 || t.x.lines < 2 {
+					return nil
+				}
+				if err := t.writable("compact"); err != nil {
+					return err
+				}
+				return t.rewrite(ctx, &engine.Commit{}, &entry{header: t.x.header})
 			})
-		}
+		})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

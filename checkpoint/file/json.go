@@ -170,6 +170,8 @@ func (c *cursor) number() int64 {
 	return n
 }
 
+func (c *cursor) truth() bool { return string(c.value()) == "true" }
+
 func (c *cursor) text() string {
 	s, ok := textOf(c.value())
 	if !ok {

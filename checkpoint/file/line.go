@@ -113,49 +113,38 @@ func (c *codec) has(key string, said bool) bool {
 	return said
 }
 
-func (c *codec) number(key string, n *int64, other int64) {
-	switch has := c.has(key, *n != other); {
-	case !has:
-		*n = other
-	case c.writing:
-		c.b = strconv.AppendInt(c.b, *n, 10)
-	default:
-		*n = c.cursor.number()
-		c.step()
-	}
-}
-
-func (c *codec) truth(key string, v *bool, other bool) {
+// take takes a member by how it is written and read.
+func take[T comparable](c *codec, key string, v *T, other T, write func([]byte, T) []byte, read func(*cursor) T) {
 	switch has := c.has(key, *v != other); {
 	case !has:
 		*v = other
 	case c.writing:
-		c.b = strconv.AppendBool(c.b, *v)
+		c.b = write(c.b, *v)
 	default:
-		*v = string(c.value()) == "true"
+		*v = read(&c.cursor)
 		c.step()
 	}
+}
+
+func (c *codec) number(key string, n *int64, other int64) {
+	take(c, key, n, other, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }, (*cursor).number)
+}
+
+func (c *codec) truth(key string, v *bool, other bool) {
+	take(c, key, v, other, strconv.AppendBool, (*cursor).truth)
 }
 
 func (c *codec) text(key string, s *string, other string) {
-	switch has := c.has(key, *s != other); {
-	case !has:
-		*s = other
-	case c.writing:
-		c.b = appendText(c.b, *s)
-	default:
-		*s = c.cursor.text()
-		c.step()
-	}
+	take(c, key, s, other, appendText[string], (*cursor).text)
 }
 
+// time takes a time that is always said, in nanoseconds since 1970.
 func (c *codec) time(key string, at *int64) {
-	switch has := c.has(key, true); {
-	case c.writing:
-		c.b = append(time.Unix(0, *at).UTC().AppendFormat(append(c.b, '"'), time.RFC3339Nano), '"')
-	case !has:
+	if !c.has(key, true) {
 		c.fail()
-	default:
+	} else if c.writing {
+		c.b = append(time.Unix(0, *at).UTC().AppendFormat(append(c.b, '"'), time.RFC3339Nano), '"')
+	} else {
 		t, err := time.Parse(time.RFC3339Nano, string(bytes.Trim(c.value(), `"`)))
 		if *at = t.UnixNano(); err != nil {
 			c.fail()
@@ -164,60 +153,45 @@ func (c *codec) time(key string, at *int64) {
 	}
 }
 
-// list takes the elements of an array: n of them when writing. A list that isn't said stays.
-func (c *codec) list(key string, said bool, n int, element func(i int)) {
+// texts takes an array of texts. One that isn't said stays.
+func texts[T ~string | ~[]byte](c *codec, key string, l *[]T, said bool) {
 	if !c.has(key, said) {
 		return
 	}
-	if !c.writing {
-		i := 0
-		c.cursor.list(func() { element(i); i++ })
-		c.step()
+	if c.writing {
+		c.b = append(c.b, '[')
+		for i, s := range *l {
+			if i > 0 {
+				c.b = append(c.b, ',')
+			}
+			c.b = appendText(c.b, s)
+		}
+		c.b = append(c.b, ']')
 		return
 	}
-	c.b = append(c.b, '[')
-	for i := range n {
-		if i > 0 {
-			c.b = append(c.b, ',')
-		}
-		element(i)
-	}
-	c.b = append(c.b, ']')
+	*l = nil
+	c.list(func() { *l = append(*l, T(c.cursor.text())) })
+	c.step()
 }
 
-// texts is list for texts.
-func texts[T ~string | ~[]byte](c *codec, key string, said bool, l *[]T) {
-	if !c.writing && c.has(key, said) {
-		*l = nil
-	}
-	c.list(key, said, len(*l), func(i int) {
-		if c.writing {
-			c.b = appendText(c.b, (*l)[i])
-		} else {
-			*l = append(*l, T(c.cursor.text()))
-		}
-	})
-}
-
-// puts is list for side rows.
+// puts takes side rows: their keys and values in turn.
 func (c *codec) puts(e *entry) {
-	from := c.start
-	c.list("put", len(e.put) > 0, len(e.put), func(i int) {
-		if c.writing {
-			c.b = append(appendText(append(appendText(append(c.b, '['), e.put[i].Key), ','), e.put[i].Value), ']')
+	var all [][]byte
+	for _, p := range e.put {
+		all = append(all, p.Key, p.Value)
+	}
+	from, size := c.start, len(c.b)
+	texts(c, "put", &all, len(all) > 0)
+	if e.putSize = len(c.b) - size; c.writing {
+		return
+	}
+	e.putSize = c.start - from
+	for p := range slices.Chunk(all, 2) {
+		if len(p) != 2 || len(p[0]) == 0 {
+			c.fail()
 			return
 		}
-		c.expect('[')
-		p := engine.Put{Key: []byte(c.cursor.text()), Replace: true}
-		c.expect(',')
-		p.Value = []byte(c.cursor.text())
-		c.expect(']')
-		if e.put = append(e.put, p); len(p.Key) == 0 {
-			c.fail()
-		}
-	})
-	if !c.writing && e.put != nil {
-		e.putSize = c.start - from
+		e.put = append(e.put, engine.Put{Key: p[0], Value: p[1], Replace: true})
 	}
 }
 
@@ -253,9 +227,9 @@ func (c *codec) line(e *entry, x *index, i int) {
 		c.id(e, prev.id)
 	}
 	c.header(e, x)
-	texts(c, "delete", len(e.delete) > 0, &e.delete)
+	texts(c, "delete", &e.delete, len(e.delete) > 0)
 	c.puts(e)
-	texts(c, "clear", len(e.clear) > 0, &e.clear)
+	texts(c, "clear", &e.clear, len(e.clear) > 0)
 	if !e.beside {
 		c.row(e, lx, prev)
 	}
@@ -356,7 +330,7 @@ func (c *codec) header(e *entry, x *index) {
 	if c.number("minute", &m, minute(&next)); m != none {
 		h.Listed, h.Minute = true, m
 	}
-	texts(c, "labels", !slices.Equal(h.Labels, was.Labels), &h.Labels)
+	texts(c, "labels", &h.Labels, !slices.Equal(h.Labels, was.Labels))
 	version := h.Version
 	if h.Version = was.Version; !sameHeader(h, &was) {
 		h.Version++

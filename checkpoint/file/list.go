@@ -250,28 +250,26 @@ func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 	return "", &checkpoint.CorruptError{Place: path + ", line 1", Offset: 0, Err: err}
 }
 
-// owner returns whose file it is by its name, so that a damaged one can be read
+// owner returns whose file it is by its name, if that says it, so that a damaged one can be read
 // on; empty for one with nothing in it.
 func (d *driver) owner(name string) (checkpoint.ThreadID, error) {
-	path := filepath.Join(d.dir, name)
-	if v, ok := d.glances.Load(name); ok && v.(*glance).thread != "" { // names are never another's
-		return v.(*glance).thread, nil
-	}
-	id, err := d.threadOf(path)
-	if err == nil && (id == "" || FileName(id) == name) {
-		if id != "" {
-			d.glances.LoadOrStore(name, &glance{thread: id})
-		}
-		return id, nil
-	}
 	if plain := checkpoint.ThreadID(strings.TrimSuffix(name, extMain)); FileName(plain) == name {
 		return plain, nil
 	}
-	if err == nil {
-		t := source{id: id, path: path}
-		err = t.corrupt(1, 0, foreign(id))
+	if v, ok := d.glances.Load(name); ok && v.(*glance).thread != "" { // names are never another's
+		return v.(*glance).thread, nil
 	}
-	return "", err
+	path := filepath.Join(d.dir, name)
+	id, err := d.threadOf(path)
+	if err != nil || id == "" {
+		return "", err
+	}
+	if FileName(id) != name {
+		t := source{id: id, path: path}
+		return "", t.corrupt(1, 0, foreign(id))
+	}
+	d.glances.LoadOrStore(name, &glance{thread: id})
+	return id, nil
 }
 
 // manyThreads is how many a list wants at most that does not want all. Each page takes a
@@ -319,14 +317,9 @@ func (d *driver) Names(ctx context.Context, above checkpoint.ThreadID, most int)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		id := checkpoint.ThreadID(strings.TrimSuffix(name, extMain))
-		if FileName(id) != name {
-			if id, err = d.owner(name); errors.Is(err, checkpoint.ErrCorrupt) {
-				id, err = "", nil
-			}
-			if err != nil {
-				return nil, err
-			}
+		id, err := d.owner(name)
+		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+			return nil, err
 		}
 		if id > above {
 			out = append(out, id)
@@ -352,10 +345,10 @@ func (d *driver) Check(ctx context.Context, id checkpoint.ThreadID, found func(*
 		return err
 	}
 	err := d.with(ctx, id, func(t *thread) error {
-		if err := d.slots.take(ctx); err != nil {
+		if err := d.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer d.slots.give()
+		defer d.slots.Release(1)
 		t.x = nil // it is read as it stands
 		_, unlock, err := t.hold(ctx, false, false)
 		if err != nil {

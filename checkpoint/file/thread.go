@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"golang.org/x/sync/semaphore"
 )
 
 // system is what the store does to files when it writes; tests put failures
@@ -61,16 +61,14 @@ type source struct {
 	f    *os.File // nil: it isn't open
 }
 
-// thread is what the store knows of one thread. It goes when the least recently
-// used threads are put away.
+// thread is what the store knows of one thread. It may go when nobody uses it.
 type thread struct {
 	source
 	d *driver
 
-	refs int           // guarded by driver.mu
-	elem *list.Element // guarded by driver.mu
+	refs int // guarded by driver.mu
 
-	turn slots // one: the lock of everything below, and of source.f
+	turn *semaphore.Weighted // the lock of everything below, and of source.f
 
 	size      int64  // bytes that were read and found good, or written
 	x         *index // nil: nothing is loaded
@@ -148,33 +146,25 @@ func (t *thread) open(create bool) (created bool, err error) {
 // appended; if exclusive is set, with its lock taken. Without create, a thread that has
 // no file gives fs.ErrNotExist. The caller has locked t.
 func (t *thread) locked(ctx context.Context, exclusive, create bool, f func() error) error {
-	if err := t.d.slots.take(ctx); err != nil {
+	if err := t.d.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer t.d.slots.give()
-	for {
-		created, unlock, err := t.hold(ctx, exclusive, create)
-		if err != nil {
-			return err
-		}
-		if unlock == nil {
-			return f()
-		}
-		err = t.refresh(ctx, exclusive)
-		if errors.Is(err, errNeedExclusive) {
-			unlock()
-			exclusive = true
-			continue
-		}
-		if err == nil {
-			err = f()
-		}
-		if created && t.f != nil && t.size == 0 && t.undo == nil {
-			t.removeEmpty()
-		}
-		unlock()
+	defer t.d.slots.Release(1)
+	created, unlock, err := t.hold(ctx, exclusive, create)
+	if err != nil {
 		return err
 	}
+	if unlock == nil {
+		return f()
+	}
+	if err = t.refresh(ctx); err == nil {
+		err = f()
+	}
+	if created && t.f != nil && t.size == 0 && t.undo == nil {
+		t.removeEmpty()
+	}
+	unlock()
+	return err
 }
 
 // hold opens the thread's file and takes its lock, unless it is to be read and is known:
@@ -196,7 +186,8 @@ func (t *thread) hold(ctx context.Context, exclusive, create bool) (created bool
 				return created, nil, nil
 			}
 		}
-		unlock, err := lockFile(ctx, t.f, t.path, exclusive)
+		mends := t.undo != nil || t.d.opts.Recover // what is read may have to be mended
+		unlock, err := lockFile(ctx, t.f, t.path, exclusive || mends)
 		if err != nil {
 			return false, nil, t.fail("lock", err)
 		}
@@ -240,14 +231,9 @@ func (t *thread) standing() (int64, error) {
 	return b.Size(), nil
 }
 
-var errNeedExclusive = errors.New("needs the exclusive lock")
-
 // refresh reads what was appended since the file was last read.
-func (t *thread) refresh(ctx context.Context, exclusive bool) error {
+func (t *thread) refresh(ctx context.Context) error {
 	if t.undo != nil {
-		if !exclusive {
-			return errNeedExclusive
-		}
 		if err := t.settle(); err != nil {
 			return err
 		}
@@ -264,7 +250,7 @@ func (t *thread) refresh(ctx context.Context, exclusive bool) error {
 	}
 	sc := lines(t.f, t.size, st.Size())
 	for err == nil {
-		err = t.next(ctx, sc, exclusive)
+		err = t.next(ctx, sc)
 	}
 	if err == io.EOF {
 		return nil
@@ -290,16 +276,16 @@ func (t *thread) settle() error {
 }
 
 // next takes in the next line.
-func (t *thread) next(ctx context.Context, sc *scanner, exclusive bool) error {
+func (t *thread) next(ctx context.Context, sc *scanner) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	off := sc.off
 	b, whole, err := sc.next()
 	if err == nil && !whole {
-		b, err = t.tail(b, off, exclusive)
+		b, err = t.tail(b, off)
 	}
-	if err == io.EOF || errors.Is(err, errNeedExclusive) {
+	if err == io.EOF {
 		return err
 	}
 	if err != nil {
@@ -366,7 +352,7 @@ func foreign(other checkpoint.ThreadID) error {
 
 // tail deals with an incomplete last line. It returns the line when only its
 // newline was missing, io.EOF when it was put aside.
-func (t *thread) tail(b []byte, off int64, exclusive bool) ([]byte, error) {
+func (t *thread) tail(b []byte, off int64) ([]byte, error) {
 	n, line := wholeLine(t.seed, b), t.x.lines+1
 	if !t.d.opts.Recover {
 		// Say first what is wrong with a file of another thread or version.
@@ -384,9 +370,6 @@ func (t *thread) tail(b []byte, off int64, exclusive bool) ([]byte, error) {
 		}
 		t.size += int64(len(b))
 		return nil, io.EOF
-	}
-	if !exclusive {
-		return nil, errNeedExclusive
 	}
 	rep := Report{Thread: t.id, File: t.path, Line: line, Offset: off}
 	if n < len(b) {

@@ -226,12 +226,7 @@ func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 		return "", ioError("open", path, "", err)
 	}
 	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return "", ioError("stat", path, "", err)
-	}
-	sc := lines(f, 0, st.Size())
-	b, whole, err := sc.next()
+	b, whole, err := lines(f, 0, math.MaxInt64-1).next()
 	if err == io.EOF || err == nil && !whole && d.opts.Recover {
 		return "", nil
 	}

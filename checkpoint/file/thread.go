@@ -3,14 +3,12 @@ package file
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -268,7 +266,9 @@ func (t *thread) settle() error {
 	// When the size is another, somebody else dealt with it.
 	if st.Size() == t.undo.size {
 		if err := t.d.sys.truncate(t.f, t.undo.keep); err != nil {
-			return &Error{Op: "truncate", Path: t.path, Thread: t.id, Err: err, Fix: fix(err), Unsettled: true}
+			failed := newError("truncate", t.path, t.id, err)
+			failed.Unsettled = true
+			return failed
 		}
 	}
 	t.undo = nil
@@ -452,12 +452,7 @@ func (t *thread) append(e *entry) error {
 		t.size += int64(len(b))
 		return nil
 	}
-	failed := &Error{Op: op, Path: t.path, Thread: t.id, Err: err}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		failed.Err = pe.Err
-	}
-	failed.Fix = fix(failed.Err)
+	failed := newError(op, t.path, t.id, err)
 	size := t.size + int64(n)
 	if st, serr := t.f.Stat(); serr == nil {
 		size = st.Size()
@@ -501,36 +496,30 @@ func (t *source) lineNumber(off int64) (n int64) {
 
 // scanner reads lines without keeping more than one.
 type scanner struct {
-	*bufio.Scanner
+	*bufio.Reader
 	off int64 // of the next line
 }
 
 // lines returns a scanner of the lines of a file between two offsets.
 func lines(f io.ReaderAt, from, end int64) *scanner {
-	s := bufio.NewScanner(io.NewSectionReader(f, from, end-from))
-	s.Buffer(make([]byte, min(64<<10, end-from+1)), math.MaxInt)
-	s.Split(func(b []byte, end bool) (int, []byte, error) {
-		n := bytes.IndexByte(b, '\n') + 1
-		if n == 0 && end {
-			n = len(b)
-		}
-		if n == 0 {
-			return 0, nil, nil
-		}
-		return n, b[:n], nil
-	})
-	return &scanner{s, from}
+	return &scanner{bufio.NewReaderSize(io.NewSectionReader(f, from, end-from), int(min(64<<10, end-from+1))), from}
 }
 
 // next returns the next line without its newline; whole is false for a last
 // line that has none. The bytes are valid until the next call.
 func (s *scanner) next() (line []byte, whole bool, err error) {
-	if !s.Scan() {
-		return nil, false, cmp.Or(s.Err(), io.EOF)
+	line, err = s.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		start := bytes.Clone(line)
+		line, err = s.ReadBytes('\n')
+		line = append(start, line...)
 	}
-	s.off += int64(len(s.Bytes()))
-	if line, whole = bytes.CutSuffix(s.Bytes(), []byte("\n")); !whole {
-		err = s.Err() // what could not be read on is not a line that was cut off
+	s.off += int64(len(line))
+	switch {
+	case err == nil:
+		return line[:len(line)-1], true, nil
+	case err == io.EOF && len(line) > 0:
+		return line, false, nil
 	}
-	return line, whole, err
+	return nil, false, err // what could not be read on is not a line that was cut off
 }

@@ -83,7 +83,7 @@ func (x *index) apply(e *entry, off int64, n int) error {
 		if len(lx.rows) == 0 && lx.graph == nil {
 			lx.graph = bytes.Clone(e.body.graph)
 		}
-		lx.rows = append(lx.rows, rowAt{off: off, n: uint32(n), place: uint32(r.Place), id: keyOf(r.ID), bytes: r.Bytes})
+		lx.rows = append(lx.rows, rowAt{off: off, n: uint32(n), place: uint32(r.Place), id: e.key, bytes: r.Bytes})
 		x.rows += int64(n - e.putSize)
 	}
 	if e.leased && e.header.Lease.TTL == 0 {

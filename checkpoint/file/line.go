@@ -42,6 +42,7 @@ type entry struct {
 	putSize       int          // how many bytes they take in the line
 
 	row  engine.Row // what was read has no Meta and no Data
+	key  idKey      // of its ID
 	body body
 }
 
@@ -242,10 +243,10 @@ func (c *codec) line(e *entry, x *index, i int) {
 // before in its log.
 func (c *codec) id(e *entry, prev idKey) {
 	var run, id string
-	k := keyOf(e.row.ID)
+	e.key = keyOf(e.row.ID) // none as yet when reading
 	switch {
-	case !c.writing, k.follows(prev):
-	case binary.BigEndian.Uint32(k[12:]) == 1:
+	case !c.writing, e.key.follows(prev):
+	case binary.BigEndian.Uint32(e.key[12:]) == 1:
 		run = string(e.row.ID[:len(e.row.ID)-len(firstOfRun)])
 	default:
 		id = string(e.row.ID)
@@ -254,13 +255,16 @@ func (c *codec) id(e *entry, prev idKey) {
 	c.text("id", &id, "")
 	switch {
 	case c.writing:
+		return
 	case run != "":
-		e.row.ID = checkpoint.ID(run + firstOfRun)
-	case id != "":
-		e.row.ID = checkpoint.ID(id)
-	case prev.next() != idKey{}:
-		e.row.ID = checkpoint.IDFromBytes(prev.next())
+		id = run + firstOfRun
+	case id == "":
+		if e.key = prev.next(); e.key != (idKey{}) {
+			e.row.ID = checkpoint.IDFromBytes(e.key)
+		}
+		return
 	}
+	e.row.ID, e.key = checkpoint.ID(id), keyOf(checkpoint.ID(id))
 }
 
 func sameLease(a, b *checkpoint.Lease) bool {
@@ -375,7 +379,7 @@ func (c *codec) row(e *entry, lx *logIndex, prev rowAt) {
 		graph = nil
 	}
 	if c.writing {
-		c.b = e.body.append(c.b, r, prev.id, graph)
+		c.b = e.body.append(c.b, r.Data, e.key, prev.id, graph)
 		return
 	}
 	if c.key == nil || c.err != nil {
@@ -389,7 +393,7 @@ func (c *codec) row(e *entry, lx *logIndex, prev rowAt) {
 	c.i = len(c.b)
 	if r.Bytes = size; size == none {
 		var room [512]byte
-		r.Bytes = prev.bytes + int64(len(e.body.meta(room[:0], keyOf(r.ID), prev.id, graph))+e.body.size)
+		r.Bytes = prev.bytes + int64(len(e.body.meta(room[:0], e.key, prev.id, graph))+e.body.size)
 	}
 }
 
@@ -478,9 +482,9 @@ func (m *body) read(text []byte) error {
 
 // append appends a record: its Meta, which was read, without what the record before with its
 // ID and the graph of its log say, and its data.
-func (m *body) append(b []byte, r *engine.Row, prev idKey, graph []byte) []byte {
+func (m *body) append(b, data []byte, id, prev idKey, graph []byte) []byte {
 	is := func(k []byte, key string) bool { return len(k) > 4 && k[1] == key[0] && k[2] == '"' }
-	start, apart := len(b), keyOf(r.ID).apart(prev)
+	start, apart := len(b), id.apart(prev)
 	var buf [32]byte
 	for i, k := range m.members {
 		switch {
@@ -491,17 +495,17 @@ func (m *body) append(b []byte, r *engine.Row, prev idKey, graph []byte) []byte 
 			b = append(append(b, ','), k...)
 		}
 	}
-	if n := values(r.Data); n == 1 {
-		b = append(append(b, `,"d":`...), r.Data...)
+	if n := values(data); n == 1 {
+		b = append(append(b, `,"d":`...), data...)
 	} else if n > 1 {
-		c := cursor{b: r.Data}
+		c := cursor{b: data}
 		b = append(b, `,"ds":`...)
 		for i := range n {
 			b = append(append(b, "[,"[min(i, 1)]), c.value()...)
 		}
 		b = append(b, ']')
-	} else if len(r.Data) > 0 {
-		b = append(append(append(b, `,"raw":"`...), rawEscapes.Replace(string(r.Data))...), '"')
+	} else if len(data) > 0 {
+		b = append(append(append(b, `,"raw":"`...), rawEscapes.Replace(string(data))...), '"')
 	}
 	if len(b) == start { // else there would be no record
 		b = append(append(b, ','), formatMember...)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
@@ -205,6 +206,50 @@ func TestHeadsAreListedFromTheEnds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The end of a long file tells of the thread what all of it tells, wherever reading begins.
+func TestTheEndOfAFileTellsWhatAllOfItTells(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, Options{Sync: SyncNever})
+	w, sub := newWriter("t"), newWriter("t")
+	sub.log.Namespace = "n"
+	for i := range 150 {
+		place := []string{" here", " there"}[i/50%2]
+		turn(t, s, w, place, time.Hour, i%7 == 3)
+		if i%3 == 0 {
+			sub.add(t, s, text1k(3000))
+			w.result(t, s, w.head, i, `1`)
+		}
+		w.add(t, s, text1k(2000))
+		if i%5 == 0 {
+			c := &checkpoint.Write{Log: w.log, Wake: true}
+			if i%7 == 3 {
+				c = &checkpoint.Write{Log: w.log, Claim: true, Steal: string(w.run) + place, Holder: "other", Lease: time.Minute}
+			}
+			if _, err := s.Write(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := glanceAt(t, dir)
+		if err := s.driver.view(t.Context(), "t", func(th *thread, x *index) error {
+			head, err := th.row("", len(x.logs[""].rows)-1, true)
+			if !sameHeader(&g.header, &x.header) || !reflect.DeepEqual(g.head, head) {
+				t.Errorf("turn %d: at a glance\n%+v\n%+v\nwant\n%+v\n%+v", i, g.header, g.head, x.header, head)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		// What is written next must fit both.
+		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Claim: true, Steal: g.header.Lease.Holder}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := os.Stat(filepath.Join(dir, "t.jsonl")); err != nil || st.Size() < 256<<10 {
+		t.Fatalf("the file is short: %v, %v", st.Size(), err)
+	}
+	wantSound(t, s)
 }
 
 // glanceAt returns what the ends of the file of thread t say.

@@ -307,7 +307,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 		fix     string
 	}{"newer": {Version + 1, "update"}, "from before the first release": {Version - 1, "before the first release"}} {
 		t.Run(name, func(t *testing.T) {
-			line(fmt.Sprintf(`{"seq":1,"at":"2026-11-21T12:00:00Z","v":%d,"thread":"t","future":{},"q":1`, c.version))
+			line(fmt.Sprintf(`{"seq":1,"v":%d,"at":"2026-11-21T12:00:00Z","thread":"t","future":{},"q":1`, c.version))
 			s := mustOpen(t, dir, Options{})
 			_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: id})
 			var ve *VersionError
@@ -321,8 +321,16 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of format 6, which says it elsewhere", func(t *testing.T) {
+		line(`{"seq":1,"at":"2026-11-21T12:00:00Z","v":6,"thread":"t","id":"x"`)
+		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), checkpoint.Log{Thread: id})
+		var ve *VersionError
+		if !errors.As(err, &ve) || ve.Found != 6 {
+			t.Fatal(err)
+		}
+	})
 	t.Run("of a record", func(t *testing.T) {
-		line(`{"seq":1,"at":"2026-11-21T12:00:00Z","v":6,"thread":"t","bytes":10,"id":"x","v":9900`)
+		line(`{"seq":1,"v":7,"at":"2026-11-21T12:00:00Z","thread":"t","id":"x","bytes":10,"v":9900`)
 		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), checkpoint.Log{Thread: id})
 		if !errors.Is(err, checkpoint.ErrVersion) || !strings.Contains(err.Error(), "99.0") {
 			t.Fatal(err)

@@ -54,58 +54,55 @@
 // in this order, those in brackets only when there is something to say:
 //
 //	seq         the line's number: 1, 2, 3, ...
+//	[v]         format version: the line leaves out nothing that lines before say
 //	at          when it was written, or the record's time; RFC 3339
-//	[v]         format version, and
 //	[thread]    the thread's ID: on the first line
+//	[beside]    true: the line has no record
 //	[ns]        the namespace of the record's log
+//	[run]       the record's ID, without the last eight digits, if it is the first of a run, or
+//	[id]        as it is; left out if it is the one after that of the record before in its log
 //
-//	[held]      true: the line has a record of the thread's own log, and says nothing of
-//	            the header
-//	[version]   how much the header's version grew; left out on a line with a record of
-//	            that log if it is 1, or 0 when nothing else changed
-//	[fence]     how much the fence grew
-//	[lease]     [late, ttl, holder, 1]: the lease from now on. It ends ttl nanoseconds and
-//	            late microseconds after at. With 1 the holder begins with the ID
-//	            of the run of the line's record, which the line says. Only [late] means what the lease before,
-//	            in this file, says
-//	[claim]     the same, with a fence that grew by 1
-//	[woken]     when the thread was woken, in microseconds since 1970
+//	[held]      whether the lease goes on; left out if it ends with a record of the thread's
+//	            own log, and goes on without one
+//	[lease]     a lease begins, or is renewed: it ends ttl nanoseconds and so many
+//	            microseconds after at
+//	[ttl]       left out if it is that of the last lease
+//	[holder]    left out if it is that of the last lease, with the run of the line's record
+//	            for that of the record with which that lease began
+//	[fence]     left out if it is the one before, or one more where a lease begins after none
+//	[woken]     when the thread was woken, in microseconds since 1970; 0 for never
 //	[due]       when its head is due, likewise
 //	[minute]    of the head, since 1970; left out if it is that of the line's record
 //	[labels]    of the head's metadata: short hashes, by which threads are found
+//	[version]   the header's; left out if it is one more, or nothing of the header is another
 //
 //	[delete]    keys of side rows that go
-//	[put]       [[key, value], ...]: side rows from now on; results are such
+//	[put]       [key, value, ...]: side rows from now on; results are such
 //	[clear]     beginnings of keys of side rows that go
 //
 //	[place]     where the record stands in its log; left out if it is seq
 //	[count]     how many records the log has up to it; left out if it is place
 //	[bytes]     what these take, their metadata and their data; left out if it adds up
 //	[top]       the highest ID of the log up to this record, if that isn't the record's
-//	[own]       true: the record leaves out nothing that earlier lines say
+//	[b]         the record's branch, if it has one
+//	[q]         its number; left out if it is place
 //	...         the record: all other members
 //
 // So each checkpoint is one line, those of subgraphs included; lines without a checkpoint
-// say what was written between them. What a line says of the header replaces all of it but
-// version and fence: a line with a record of the thread's own log and none of these
-// members ends the lease.
+// say what was written between them. What a line does not say of the header is as before.
+// The first line leaves out nothing, nor does at least one in 64 with a record of the
+// thread's own log, so that the end of a file tells of the head.
 //
-// A record's members are those of the meta of [checkpoint.MarshalBody], after these: its ID
-// "id", or of the first of a run "run", which is the ID without the last eight digits; its
-// branch "b", if it has one; and its number "q", if it is not place. Its data comes last: "d"
+// A record's members are those of the meta of [checkpoint.MarshalBody]. Its data comes last: "d"
 // if it is one JSON value, "ds" for an array of several, "raw" for other bytes, such as what
 // was compressed or encrypted: they stand as they are, and only ", \, newline, carriage return and
 // tab are escaped as in JSON. Read as Latin-1, by a reader that lets control characters
-// pass, such a line is JSON still.
+// pass, such a line is JSON still. Left out are "v" if it is 100; and on a line without a
+// format version the graph "g" if it is that of its log's first record in the file, and the parent "p"
+// if it is the record before in the log and of another run.
 //
-// Left out are "v" if it is 100; the ID, if it is the next one of its run after the record
-// before in its log; and unless own is true the graph "g" if it is that of its log's first
-// record in the file, and the parent "p" if it is the record before in the log and of
-// another run. Each 32nd record of a log says its ID and its bytes in any case, so that the
-// end of a file tells of the head.
-//
-// Texts and keys may hold any bytes. A byte that is not of UTF-8 is written as \udcXX,
-// which no text has; or the whole text in base64 (without padding, for URLs) after a *.
+// Texts and keys may hold any bytes: what is no text, has control characters or begins with
+// a * is written in base64 (without padding, for URLs) after a *.
 //
 // A conversation with two records and 1,000 bytes of messages a turn, each turn a
 // run that claims the thread, takes 1.3 times its messages, compressed 0.92 times.

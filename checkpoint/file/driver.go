@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -59,13 +60,16 @@ func (t *thread) commit(ctx context.Context, c *engine.Commit) error {
 	if err := t.writable("append"); err != nil {
 		return err
 	}
-	l := line{at: time.Now().UnixNano(), header: c.Header}
+	l := entry{at: time.Now().UnixNano(), beside: true, header: x.header}
+	if c.Header != nil {
+		l.header = *c.Header
+	}
 	x.sides(c, &l)
 	if len(c.Append) > 1 || len(c.Replace) > 0 || len(c.Remove) > 0 {
 		return t.rewrite(ctx, c, &l)
 	}
 	if len(c.Append) == 1 {
-		l.row, l.at = &c.Append[0], c.Append[0].At
+		l.row, l.at, l.beside = c.Append[0], c.Append[0].At, false
 	} else if c.Header == nil && len(l.delete)+len(l.put)+len(l.clear) == 0 {
 		return nil
 	}
@@ -77,7 +81,7 @@ func (t *thread) commit(ctx context.Context, c *engine.Commit) error {
 }
 
 // sides has a line say what a commit does with side rows, without what changes nothing.
-func (x *index) sides(c *engine.Commit, l *line) {
+func (x *index) sides(c *engine.Commit, l *entry) {
 	for _, k := range c.Delete {
 		if x.side.Has(k) {
 			l.delete = append(l.delete, k)
@@ -115,14 +119,14 @@ func (t *thread) tidy(ctx context.Context) {
 		return
 	}
 	waste := t.size - t.x.live()
-	if t.rewrite(ctx, &engine.Commit{}, &line{}) != nil {
+	if t.rewrite(ctx, &engine.Commit{}, &entry{header: t.x.header}) != nil {
 		t.compactAt = 2 * waste
 	}
 }
 
 // rewrite writes the thread's file anew, as it is after a commit, and puts it in the old
-// one's place. What l says of side rows is what the commit does.
-func (t *thread) rewrite(ctx context.Context, c *engine.Commit, l *line) error {
+// one's place. What l says of the header and of side rows is what the commit does.
+func (t *thread) rewrite(ctx context.Context, c *engine.Commit, l *entry) error {
 	tmp := t.path + extTemp
 	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -156,7 +160,7 @@ func (t *thread) rewrite(ctx context.Context, c *engine.Commit, l *line) error {
 }
 
 // writeLeft writes the lines that are left: one for each row, and all else in the last.
-func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l *line) error {
+func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l *entry) (err error) {
 	type left struct {
 		ns  string
 		i   int         // in the log
@@ -203,34 +207,26 @@ func (t *thread) writeLeft(ctx context.Context, f *os.File, c *engine.Commit, l 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		next := line{at: time.Now().UnixNano(), row: k.row, loose: true}
-		if k.row == nil && k.i >= 0 {
-			r, err := t.row(k.ns, k.i, false)
-			if err != nil {
+		next := entry{at: time.Now().UnixNano(), beside: k.row == nil && k.i < 0, loose: n < len(rows)-1}
+		if k.row != nil {
+			next.row = *k.row
+		} else if k.i >= 0 {
+			if next.row, err = t.row(k.ns, k.i, false); err != nil {
 				return err
 			}
-			next.row = &r
 		}
-		if next.row != nil {
+		if !next.beside {
 			next.at = next.row.At
 		}
-		if n == len(rows)-1 {
-			next.loose, next.header = false, &t.x.header
-			if c.Header != nil {
-				next.header = c.Header
-			}
+		if !next.loose {
+			next.header = l.header
 			for _, s := range side {
 				next.put = append(next.put, engine.Put{Key: s.Key, Value: s.Value})
 			}
 		}
-		b, err := y.encode(t.id, t.seed, &next)
-		if err != nil {
-			return err
-		}
-		text := b[:len(b)-1-crcLen]
-		p, err := parse(text)
+		b, err := y.write(t.id, t.seed, &next)
 		if err == nil {
-			err = y.apply(t.id, &p, text, off+int64(len(out)), len(b))
+			err = y.apply(&next, off+int64(len(out)), len(b))
 		}
 		if err != nil {
 			return err
@@ -273,9 +269,8 @@ func (t *thread) row(ns string, i int, meta bool) (engine.Row, error) {
 
 // rowOf returns row i of a log, whose line was read.
 func (t *thread) rowOf(ns string, i int, body []byte, meta bool) (r engine.Row, err error) {
-	lx := t.x.logs[ns]
-	if r, err = lx.row(t.id, body, i, meta); err != nil {
-		off := lx.rows[i].off
+	if r, err = t.x.row(t.id, body, i, meta); err != nil {
+		off := t.x.logs[ns].rows[i].off
 		err = t.corrupt(t.lineNumber(off), off, err)
 	}
 	return r, err
@@ -377,10 +372,10 @@ func (d *driver) Logs(ctx context.Context, id checkpoint.ThreadID) (out []engine
 // damaged lines. A damaged thread can be deleted.
 func (d *driver) Delete(ctx context.Context, id checkpoint.ThreadID) error {
 	err := d.with(ctx, id, func(t *thread) error {
-		if err := d.slots.take(ctx); err != nil {
+		if err := d.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer d.slots.give()
+		defer d.slots.Release(1)
 		t.x = nil // it is not read
 		_, unlock, err := t.hold(ctx, true, false)
 		if err != nil {
@@ -404,7 +399,7 @@ func (t *thread) delete() error {
 	}
 	sc := lines(t.f, 0, st.Size())
 	if b, _, err := sc.next(); err == nil {
-		if _, _, err := t.parse(b, 1, 0); errors.Is(err, ErrThread) {
+		if _, err := t.parse(newIndex(), b, 1, 0); errors.Is(err, ErrThread) {
 			return err
 		}
 	}
@@ -427,26 +422,20 @@ func (t *thread) delete() error {
 // threads that were only ever appended to are never larger than what they hold.
 func (s *Store) Compact(ctx context.Context) error {
 	d := s.driver
-	names, err := d.files()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range names {
-		id, err := d.owner(name)
-		if err == nil && id != "" {
-			err = d.with(ctx, id, func(t *thread) error {
-				return t.locked(ctx, true, false, func() error {
-					if t.size-t.x.live() < t.size/16 || t.x.lines < 2 {
-						return nil
-					}
-					if err := t.writable("compact"); err != nil {
-						return err
-					}
-					return t.rewrite(ctx, &engine.Commit{}, &line{})
-				})
+	ids, err := d.Names(ctx, "", math.MaxInt)
+	errs := []error{err}
+	for _, id := range ids {
+		err := d.with(ctx, id, func(t *thread) error {
+			return t.locked(ctx, true, false, func() error {
+				if t.size-t.x.live() < t.size/16 || t.x.lines < 2 {
+					return nil
+				}
+				if err := t.writable("compact"); err != nil {
+					return err
+				}
+				return t.rewrite(ctx, &engine.Commit{}, &entry{header: t.x.header})
 			})
-		}
+		})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -81,6 +81,10 @@ func ioError(op, path string, thread checkpoint.ThreadID, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
+	return newError(op, path, thread, err)
+}
+
+func newError(op, path string, thread checkpoint.ThreadID, err error) *Error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err // the path is said once

@@ -3,22 +3,23 @@ package file
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"sort"
 
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
 )
 
 // index is what is known of a thread's file: what its lines say but for the contents of
 // rows, and where these are.
 type index struct {
-	lines  int64
-	header engine.Header
-	said   place // of the last lease
-	logs   map[string]*logIndex
-	side   engine.SideRows
-	rows   int64 // bytes of lines with records, without side rows
+	lines   int64
+	full    int64 // the last line that left nothing out
+	header  engine.Header
+	last    lease
+	logs    map[string]*logIndex
+	side    engine.SideRows
+	rows    int64 // bytes of lines with records, without side rows
+	reading entry
+	end     bool // of the lines only those at the file's end are known, and of the logs only the thread's own
 }
 
 func newIndex() *index { return &index{logs: map[string]*logIndex{}} }
@@ -45,30 +46,6 @@ func (lx *logIndex) last() (r rowAt) {
 	return r
 }
 
-// add takes in the record of a line of n bytes that stands at off.
-func (lx *logIndex) add(p *parsed, text []byte, off int64, n int) error {
-	last := lx.last()
-	r := rowAt{off: off, n: uint32(n), place: uint32(p.place), id: keyOf(p.id), bytes: p.bytes}
-	if p.id == "" {
-		if r.id = last.id.next(); r.id == (idKey{}) {
-			return errUnsaid
-		}
-	}
-	var m body
-	if err := m.read(text[p.recAt:]); err != nil {
-		return err
-	}
-	if len(lx.rows) == 0 && lx.graph == nil {
-		lx.graph = bytes.Clone(m.graph)
-	}
-	if r.bytes == 0 {
-		var room [512]byte
-		r.bytes = last.bytes + int64(len(lx.appendMeta(room[:0], &m, p.own, r.id, last.id))+m.size)
-	}
-	lx.rows = append(lx.rows, r)
-	return nil
-}
-
 // find returns the index of the first row at a place or above it.
 func (lx *logIndex) find(place int64) int {
 	return sort.Search(len(lx.rows), func(i int) bool { return int64(lx.rows[i].place) >= place })
@@ -86,33 +63,45 @@ func (lx *logIndex) newest() (place int64) {
 func (x *index) live() int64 { return x.rows + x.side.Bytes*4/3 }
 
 // apply takes in a line of n bytes that stands at off.
-func (x *index) apply(thread checkpoint.ThreadID, p *parsed, text []byte, off int64, n int) (err error) {
-	if p.seq != x.lines+1 {
-		return fmt.Errorf("line %d follows line %d", p.seq, x.lines)
+func (x *index) apply(e *entry, off int64, n int) error {
+	if e.seq != x.lines+1 {
+		return fmt.Errorf("line %d follows line %d", e.seq, x.lines)
 	}
-	if p.header {
-		if x.header, err = p.headerAfter(&x.header, &x.said); err != nil {
-			return err
-		}
-	}
-	if p.is {
-		lx := x.logs[p.ns]
+	r := &e.row
+	if !e.beside && !(x.end && r.Namespace != "") {
+		lx := x.logs[r.Namespace]
 		if lx == nil {
 			lx = new(logIndex)
-			x.logs[p.ns] = lx
+			x.logs[r.Namespace] = lx
 		}
-		if p.place <= lx.newest() || p.place >= 1<<32 {
-			return fmt.Errorf("record %d follows record %d", p.place, lx.newest())
+		if r.ID == "" {
+			return errUnsaid
 		}
-		if err := lx.add(p, text, off, n); err != nil {
-			return err
+		if r.Place <= lx.newest() || r.Place >= 1<<32 {
+			return fmt.Errorf("record %d follows record %d", r.Place, lx.newest())
 		}
-		x.rows += int64(n - p.putSize)
+		if len(lx.rows) == 0 && lx.graph == nil {
+			lx.graph = bytes.Clone(e.body.graph)
+		}
+		lx.rows = append(lx.rows, rowAt{off: off, n: uint32(n), place: uint32(r.Place), id: e.key, bytes: r.Bytes})
+		x.rows += int64(n - e.putSize)
 	}
-	if slices.ContainsFunc(p.put, func(p engine.Put) bool { return len(p.Key) == 0 }) {
-		return errNotALine
+	if e.leased && e.header.Lease.TTL == 0 {
+		return errUnsaid
 	}
-	x.side.Change(p.delete, p.put, p.clear)
+	if e.full {
+		x.full, x.last = e.seq, lease{}
+	}
+	if e.leased {
+		x.last = lease{Lease: e.header.Lease}
+		if e.root() {
+			x.last.run = r.ID.Run()
+		}
+	}
+	x.header = e.header
+	x.side.Change(e.delete, e.put, e.clear)
 	x.lines++
 	return nil
 }
+
+var errUnsaid = fmt.Errorf("%w: it leaves out what no line before says", errNotALine)

@@ -9,9 +9,11 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // The checksum stands at the end of each line: ,"crc":"0a1b2c3d"}
@@ -80,74 +82,25 @@ func wholeLine(seed uint32, b []byte) int {
 	}
 }
 
-// appendText appends any bytes as a JSON string: text as it is, with a byte b that is
-// none of it as \udcXX (no text has that); in base64 after a * where this is shorter, or
-// where the text begins with one.
+// appendText appends any bytes as a JSON string: text as it is; in base64 after a * what is
+// no text or has control characters, and what begins with a *.
 func appendText[T ~string | ~[]byte](b []byte, v T) []byte {
-	const digits = "0123456789abcdef"
-	s, start := string(v), len(b)
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		r, size := rune(c), 1
-		if c >= utf8.RuneSelf {
-			r, size = utf8.DecodeRuneInString(s[i:])
-		}
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b = append(b, `\udc`...)
-			b = append(b, digits[c>>4], digits[c&15])
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ':
-			b = append(b, `\u00`...)
-			b = append(b, digits[c>>4], digits[c&15])
-		default:
-			b = append(b, s[i:i+size]...)
-		}
-		i += size
+	s := string(v)
+	if strings.HasPrefix(s, "*") || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return append(base64.RawURLEncoding.AppendEncode(append(b, '"', '*'), []byte(s)), '"')
 	}
-	if len(s) > 0 && s[0] == '*' || len(b)-start > 2+base64.RawURLEncoding.EncodedLen(len(s)) {
-		b = base64.RawURLEncoding.AppendEncode(append(b[:start], '"', '*'), []byte(s))
-	}
-	return append(b, '"')
+	text, _ := json.Marshal(s) // a string cannot fail
+	return append(b, text...)
 }
 
 // textOf is the reverse of appendText.
 func textOf(raw []byte) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
+	s, ok := jsonscan.Text(raw)
+	if code, coded := strings.CutPrefix(s, "*"); ok && coded {
+		b, err := base64.RawURLEncoding.DecodeString(code)
+		return string(b), err == nil
 	}
-	raw = raw[1 : len(raw)-1]
-	if len(raw) > 0 && raw[0] == '*' {
-		s, err := base64.RawURLEncoding.DecodeString(string(raw[1:]))
-		return string(s), err == nil
-	}
-	i := bytes.IndexByte(raw, '\\')
-	if i < 0 {
-		return string(raw), true
-	}
-	out := append(make([]byte, 0, len(raw)), raw[:i]...)
-	for i < len(raw) {
-		switch {
-		case raw[i] != '\\':
-			out = append(out, raw[i])
-			i++
-		case i+1 < len(raw) && (raw[i+1] == '"' || raw[i+1] == '\\'):
-			out = append(out, raw[i+1])
-			i += 2
-		case i+6 <= len(raw) && raw[i+1] == 'u':
-			n, err := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
-			if err != nil || n>>8 != 0 && n>>8 != 0xdc {
-				return "", false
-			}
-			out = append(out, byte(n))
-			i += 6
-		default:
-			return "", false
-		}
-	}
-	return string(out), true
+	return s, ok
 }
 
 // Raw bytes stand as they are, in quotes, but for those that would end the string or the

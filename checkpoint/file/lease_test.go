@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,21 +75,20 @@ func TestALeaseSaysOnlyWhatTheLineAndTheOneBeforeDoNot(t *testing.T) {
 		ttl   time.Duration
 		want  string // in the line
 	}{
-		{here, time.Hour, `,3600000000000," pid 1 on here",1],`},
-		{here, time.Hour, `],`},
-		{here, time.Minute, `,60000000000," pid 1 on here",1],`},
-		{there, time.Hour, `,3600000000000," pid 2 on there",1],`},
-		{there, time.Hour, `],`},
-		{"", time.Hour, `,3600000000000,"",1],`},
+		{here, time.Hour, `,"ttl":3600000000000,"holder":"RUN pid 1 on here",`},
+		{here, time.Hour, ``},
+		{here, time.Minute, `,"ttl":60000000000,`},
+		{there, time.Hour, `,"ttl":3600000000000,"holder":"RUN pid 2 on there",`},
+		{there, time.Hour, ``},
+		{"", time.Hour, `,"holder":"RUN",`},
 	} {
 		turn(t, s, w, c.place, c.ttl, false)
 		l := lines()[2*i]
-		_, lease, ok := bytes.Cut(l, []byte(`"claim":[`))
-		if i == 0 { // the first fence is said
-			_, lease, ok = bytes.Cut(l, []byte(`"lease":[`))
-		}
-		if lease = bytes.TrimLeft(lease, "-0123456789"); !ok || !bytes.HasPrefix(lease, []byte(c.want)) {
-			t.Errorf("turn %d: want %s in %s", i, c.want, l)
+		want := strings.ReplaceAll(c.want, "RUN", string(w.run))
+		_, lease, ok := bytes.Cut(l, []byte(`"lease":`))
+		lease = bytes.TrimLeft(lease, "-0123456789")
+		if !ok || !bytes.HasPrefix(lease, []byte(want)) || i > 0 && bytes.Contains(l, []byte("fence")) || bytes.Contains(lease, []byte(`"holder"`)) != strings.Contains(want, "holder") {
+			t.Errorf("turn %d: want %s in %s", i, want, l)
 		}
 		if l := lines()[2*i+1]; bytes.Contains(l, []byte("version")) || bytes.Contains(l, []byte("lease")) {
 			t.Errorf("turn %d says that it ends: %s", i, lines()[2*i+1])
@@ -143,7 +143,7 @@ func TestALeaseInShortOutlivesTheLinesThatItLeavesOut(t *testing.T) {
 // A line that leaves out what no line before says is damage.
 func TestALeaseInShortNeedsOneBeforeIt(t *testing.T) {
 	dir := t.TempDir()
-	body := `{"seq":1,"at":"2026-11-21T12:00:00Z","v":6,"thread":"t","claim":[0],"bytes":1,"id":"01a20281-baab-79f2-8065-fc7c00000001"`
+	body := `{"seq":1,"v":7,"at":"2026-11-21T12:00:00Z","thread":"t","run":"01a20281-baab-79f2-8065-fc7c","lease":0,"bytes":1,"s":1`
 	writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf("t"), []byte(body)), '\n'))
 	s := mustOpen(t, dir, Options{})
 	_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -14,18 +15,39 @@ import (
 )
 
 // Version is the format version of the files that this package reads and writes.
-const Version = 6
+const Version = 7
 
-// line is what a line is to say.
-type line struct {
-	at     int64          // when, in nanoseconds since 1970; a row's At
-	header *engine.Header // nil: as before
-	row    *engine.Row
-	delete [][]byte
-	put    []engine.Put // all replace
-	clear  [][]byte
-	loose  bool // what it says of the header and of side rows is of no matter: a later one says it
+// fullEvery is after how many lines a record of the thread's own log leaves nothing out, so
+// that not many of them have to be read.
+const fullEvery = 64
+
+// none is a number that a line does not say.
+const none = math.MinInt64
+
+// entry is what a line says, with what it leaves out because lines before say it.
+type entry struct {
+	seq     int64
+	version int64 // of the format; 0: it isn't said
+	full    bool  // it leaves out nothing
+	at      int64 // when, in nanoseconds since 1970; a row's At
+	thread  string
+	beside  bool // it has no record
+
+	header engine.Header
+	loose  bool // what it says of the header is of no matter: a later line says it
+	leased bool // it says the lease
+
+	delete, clear [][]byte
+	put           []engine.Put // all replace
+	putSize       int          // how many bytes they take in the line
+
+	row  engine.Row // what was read has no Meta and no Data
+	key  idKey      // of its ID
+	body body
 }
+
+// root reports whether a line has a record of the thread's own log.
+func (e *entry) root() bool { return !e.beside && e.row.Namespace == "" }
 
 // idKey is an ID in its short form; zero if it has none.
 type idKey [16]byte
@@ -53,248 +75,369 @@ func (k idKey) parent(b []byte) []byte {
 	return append(base64.RawURLEncoding.AppendEncode(append(b, '"', '*'), k[:]), '"')
 }
 
+// apart reports whether records say another parent than the one before with its ID does.
+func (k idKey) apart(prev idKey) bool { return prev != (idKey{}) && !k.follows(prev) }
+
 // firstOfRun ends the ID of the first record of a run, which its line leaves out.
 const firstOfRun = "00000001"
 
-// full reports whether the line of a record says its ID and its bytes even if lines before
-// do: so that not many of them have to be read.
-func full(place int64) bool { return place%32 == 0 }
-
 const formatMember = `"v":100` // what records of format 100 leave out
 
-// encode returns the next line of a thread's file, with its newline.
-func (x *index) encode(thread checkpoint.ThreadID, seed uint32, l *line) ([]byte, error) {
-	n := 512
-	if l.row != nil {
-		n += len(l.row.Meta) + len(l.row.Data)
+// codec writes a line or reads one. Its methods take the members of a line in their order:
+// each writes the value, unless it is the other one, or reads it, and takes the other one
+// where the line doesn't have the member.
+type codec struct {
+	cursor
+	writing bool   // to b
+	key     []byte // the next member's when reading
+	start   int    // where it begins
+}
+
+// step goes to the next member.
+func (c *codec) step() {
+	c.key = nil
+	if c.start = c.i + 1; c.err == nil && c.i < len(c.b) {
+		c.expect(',')
+		c.key = c.cursor.key()
 	}
-	for _, p := range l.put {
-		n += len(p.Key) + len(p.Value)
+}
+
+// has reports whether the line has a member, of which the value is next. When writing it has
+// those that are said.
+func (c *codec) has(key string, said bool) bool {
+	if !c.writing {
+		return c.err == nil && string(c.key) == key
 	}
-	b := append(make([]byte, 0, n), `{"seq":`...)
-	b = strconv.AppendInt(b, x.lines+1, 10)
-	b = time.Unix(0, l.at).UTC().AppendFormat(append(b, `,"at":"`...), time.RFC3339Nano)
-	b = append(b, '"')
-	if x.lines == 0 {
-		b = appendText(append(strconv.AppendInt(append(b, `,"v":`...), Version, 10), `,"thread":`...), thread)
+	if said {
+		c.b = append(append(append(c.b, `,"`...), key...), `":`...)
 	}
-	if l.row != nil && l.row.Namespace != "" {
-		b = appendText(append(b, `,"ns":`...), l.row.Namespace)
+	return said
+}
+
+// take takes a member by how it is written and read.
+func take[T comparable](c *codec, key string, v *T, other T, write func([]byte, T) []byte, read func(*cursor) T) {
+	switch has := c.has(key, *v != other); {
+	case !has:
+		*v = other
+	case c.writing:
+		c.b = write(c.b, *v)
+	default:
+		*v = read(&c.cursor)
+		c.step()
 	}
-	b = x.appendHeader(b, l)
-	b = appendTexts(b, "delete", l.delete)
-	for i, p := range l.put {
-		b = appendText(append(b, opening("put", i, `[`)...), p.Key)
-		b = append(appendText(append(b, ','), p.Value), ']')
-	}
-	if len(l.put) > 0 {
-		b = append(b, ']')
-	}
-	b = appendTexts(b, "clear", l.clear)
-	if l.row != nil {
-		lx := x.logs[l.row.Namespace]
-		if lx == nil {
-			lx = new(logIndex)
+}
+
+func (c *codec) number(key string, n *int64, other int64) {
+	take(c, key, n, other, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }, (*cursor).number)
+}
+
+func (c *codec) truth(key string, v *bool, other bool) {
+	take(c, key, v, other, strconv.AppendBool, (*cursor).truth)
+}
+
+func (c *codec) text(key string, s *string, other string) {
+	take(c, key, s, other, appendText[string], (*cursor).text)
+}
+
+// time takes a time that is always said, in nanoseconds since 1970.
+func (c *codec) time(key string, at *int64) {
+	if !c.has(key, true) {
+		c.fail()
+	} else if c.writing {
+		c.b = append(time.Unix(0, *at).UTC().AppendFormat(append(c.b, '"'), time.RFC3339Nano), '"')
+	} else {
+		t, err := time.Parse(time.RFC3339Nano, string(bytes.Trim(c.value(), `"`)))
+		if *at = t.UnixNano(); err != nil {
+			c.fail()
 		}
-		var err error
-		if b, err = lx.appendRow(b, x.lines+1, l.row); err != nil {
-			return nil, fmt.Errorf("%w: thread %q, record %s: %w", checkpoint.ErrInvalid, thread, l.row.ID, err)
+		c.step()
+	}
+}
+
+// texts takes an array of texts. One that isn't said stays.
+func texts[T ~string | ~[]byte](c *codec, key string, l *[]T, said bool) {
+	if !c.has(key, said) {
+		return
+	}
+	if c.writing {
+		c.b = append(c.b, '[')
+		for i, s := range *l {
+			if i > 0 {
+				c.b = append(c.b, ',')
+			}
+			c.b = appendText(c.b, s)
 		}
+		c.b = append(c.b, ']')
+		return
 	}
-	return append(seal(seed, b), '\n'), nil
+	*l = nil
+	c.list(func() { *l = append(*l, T(c.cursor.text())) })
+	c.step()
 }
 
-// opening returns what stands before element i of a member that is an array.
-func opening(key string, i int, more string) string {
-	if i > 0 {
-		return "," + more
+// puts takes side rows: their keys and values in turn.
+func (c *codec) puts(e *entry) {
+	var all [][]byte
+	for _, p := range e.put {
+		all = append(all, p.Key, p.Value)
 	}
-	return `,"` + key + `":[` + more
+	from, size := c.start, len(c.b)
+	texts(c, "put", &all, len(all) > 0)
+	if e.putSize = len(c.b) - size; c.writing {
+		return
+	}
+	e.putSize = c.start - from
+	for p := range slices.Chunk(all, 2) {
+		if len(p) != 2 || len(p[0]) == 0 {
+			c.fail()
+			return
+		}
+		e.put = append(e.put, engine.Put{Key: p[0], Value: p[1], Replace: true})
+	}
 }
 
-func appendTexts(b []byte, key string, list [][]byte) []byte {
-	for i, k := range list {
-		b = appendText(append(b, opening(key, i, "")...), k)
+// line takes a line: the next one of a file, or that of row i of a log, if i isn't negative.
+// It fails if what it reads says no line.
+func (c *codec) line(e *entry, x *index, i int) {
+	c.number("seq", &e.seq, none)
+	c.number("v", &e.version, 0)
+	if e.full = e.version != 0; e.full && e.version != Version {
+		return
 	}
-	if len(list) > 0 {
-		b = append(b, ']')
+	c.time("at", &e.at)
+	if e.seq == 1 && !e.full { // format 6 and those before say it here
+		c.number("v", &e.version, 0)
+		return
 	}
-	return b
+	if e.full && e.seq == 1 {
+		c.text("thread", &e.thread, "")
+	}
+	c.truth("beside", &e.beside, false)
+	c.text("ns", &e.row.Namespace, "")
+	lx, prev := x.logs[e.row.Namespace], rowAt{}
+	if lx == nil {
+		lx = new(logIndex)
+	}
+	if i < 0 {
+		i = len(lx.rows)
+	}
+	if i > 0 && !e.full {
+		prev = lx.rows[i-1]
+	}
+	if !e.beside {
+		c.id(e, prev.id)
+	}
+	c.header(e, x)
+	texts(c, "delete", &e.delete, len(e.delete) > 0)
+	c.puts(e)
+	texts(c, "clear", &e.clear, len(e.clear) > 0)
+	if !e.beside {
+		c.row(e, lx, prev)
+	}
+	if !c.writing && (e.seq < 1 || c.i != len(c.b)) {
+		c.fail()
+	}
 }
 
-// place is the end of a holder that begins with the ID of the run of the line's record.
-type place struct {
-	ttl    time.Duration
-	text   string
-	byRun  bool
-	spoken bool // a line said one
+// id takes the ID of a record, which is left out if it is the one after that of the record
+// before in its log.
+func (c *codec) id(e *entry, prev idKey) {
+	var run, id string
+	e.key = keyOf(e.row.ID) // none as yet when reading
+	switch {
+	case !c.writing, e.key.follows(prev):
+	case binary.BigEndian.Uint32(e.key[12:]) == 1:
+		run = string(e.row.ID[:len(e.row.ID)-len(firstOfRun)])
+	default:
+		id = string(e.row.ID)
+	}
+	c.text("run", &run, "")
+	c.text("id", &id, "")
+	switch {
+	case c.writing:
+		return
+	case run != "":
+		id = run + firstOfRun
+	case id == "":
+		if e.key = prev.next(); e.key != (idKey{}) {
+			e.row.ID = checkpoint.IDFromBytes(e.key)
+		}
+		return
+	}
+	e.row.ID, e.key = checkpoint.ID(id), keyOf(checkpoint.ID(id))
 }
 
-func minuteOf(at int64) int64 { return time.Unix(0, at).Unix() / 60 }
-
-// unsaid returns the header after a line, if it says nothing of it but that it is another:
-// a record of the thread's own log ends the lease.
-func unsaid(before *engine.Header, root bool, at int64) engine.Header {
-	h := engine.Header{Version: before.Version, Fence: before.Fence}
-	if root {
-		h.Listed, h.Minute = true, minuteOf(at)
-	}
-	return h
+func sameLease(a, b *checkpoint.Lease) bool {
+	return a.Holder == b.Holder && a.TTL == b.TTL && a.Until.Equal(b.Until)
 }
 
 func sameHeader(a, b *engine.Header) bool {
-	return a.Version == b.Version && a.Fence == b.Fence && a.Lease.Holder == b.Lease.Holder && a.Lease.TTL == b.Lease.TTL &&
-		a.Lease.Until.Equal(b.Lease.Until) && a.Woken.Equal(b.Woken) && a.HeadDue.Equal(b.HeadDue) &&
-		a.Listed == b.Listed && a.Minute == b.Minute && slices.Equal(a.Labels, b.Labels)
+	return a.Version == b.Version && a.Fence == b.Fence && sameLease(&a.Lease, &b.Lease) && a.Woken.Equal(b.Woken) &&
+		a.HeadDue.Equal(b.HeadDue) && a.Listed == b.Listed && a.Minute == b.Minute && slices.Equal(a.Labels, b.Labels)
 }
 
-func (x *index) appendHeader(b []byte, l *line) []byte {
-	root := l.row != nil && l.row.Namespace == ""
-	was, want := &x.header, l.header
-	if l.loose {
-		return b
+// header takes the header: what is another than before, but for what follows from the
+// record of the thread's own log, if the line has one.
+func (c *codec) header(e *entry, x *index) {
+	was, last, root := x.header, x.last, e.root()
+	if e.full {
+		was, last = engine.Header{}, lease{}
 	}
-	h := unsaid(was, root, l.at)
-	if want == nil || sameHeader(was, want) {
-		if root && !sameHeader(&h, was) {
-			b = append(b, `,"held":true`...)
-		}
-		return b
+	next := was
+	if root {
+		next.Listed, next.Minute, next.Lease = true, time.Unix(0, e.at).Unix()/60, checkpoint.Lease{}
 	}
-	number := func(key string, n int64) { b = strconv.AppendInt(append(b, `,"`+key+`":`...), n, 10) }
-	step, other := int64(1), *want // of the version, if nothing is said of it
-	if other.Version = was.Version; sameHeader(&other, was) {
-		step = 0
+	if !c.writing || e.loose {
+		e.header = next
 	}
-	if d := want.Version - was.Version; d != step || !root {
-		number("version", d)
-	}
-	leased := want.Lease != (checkpoint.Lease{})
-	claim := leased && want.Fence == was.Fence+1
-	if d := int64(want.Fence - was.Fence); d != 0 && !claim {
-		number("fence", d)
-	}
-	if leased {
-		key := `,"lease":[`
-		if claim {
-			key = `,"claim":[`
-		}
-		t := want.Lease
-		b = strconv.AppendInt(append(b, key...), t.Until.UnixMicro()-(l.at/1000+t.TTL.Microseconds()), 10)
-		p := place{ttl: t.TTL, text: t.Holder, spoken: true}
-		if l.row != nil && x.says(l.row) && l.row.ID.Valid() {
-			if end, ok := bytes.CutPrefix([]byte(t.Holder), []byte(l.row.ID.Run())); ok {
-				p.text, p.byRun = string(end), true
-			}
-		}
-		if p != x.said {
-			b = appendText(append(strconv.AppendInt(append(b, ','), int64(p.ttl), 10), ','), p.text)
-			if p.byRun {
-				b = append(b, ",1"...)
-			}
-		}
-		b = append(b, ']')
-	}
-	if !want.Woken.IsZero() {
-		number("woken", want.Woken.UnixMicro())
-	}
-	if !want.HeadDue.IsZero() {
-		number("due", want.HeadDue.UnixMicro())
-	}
-	if want.Listed && (!root || want.Minute != h.Minute) {
-		number("minute", want.Minute)
-	}
-	for i, t := range want.Labels {
-		b = appendText(append(b, opening("labels", i, "")...), t)
-	}
-	if len(want.Labels) > 0 {
-		b = append(b, ']')
-	}
-	return b
-}
-
-// says reports whether the line of a row says its ID.
-func (x *index) says(r *engine.Row) bool {
-	lx := x.logs[r.Namespace]
-	return lx == nil || full(r.Place) || !keyOf(r.ID).follows(lx.last().id)
-}
-
-// appendRow appends the members of a row, the last of which is its record.
-func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error) {
-	m := body{}
-	if n := len(r.Meta) - 1; n < 1 || r.Meta[0] != '{' || r.Meta[n] != '}' || m.read(r.Meta[1:n]) != nil || m.data != nil || bytes.IndexByte(r.Meta, '\n') >= 0 {
-		return nil, errNotALine
-	}
-	last, id, n := lx.last(), keyOf(r.ID), values(r.Data)
-	implied := last.bytes + int64(len(r.Meta)+len(r.Data))
-	if full(r.Place) {
-		implied = -1
-	}
-	for _, m := range []struct {
-		key          string
-		n, otherwise int64
-	}{{"place", r.Place, seq}, {"count", r.Count, r.Place}, {"bytes", r.Bytes, implied}} {
-		if m.n != m.otherwise {
-			b = strconv.AppendInt(append(b, `,"`+m.key+`":`...), m.n, 10)
-		}
-	}
-	if r.Top != r.ID {
-		b = appendText(append(b, `,"top":`...), r.Top)
-	}
-	next := id.follows(last.id)
-	apart := last.id != idKey{} && !next
-	own := apart && m.parent == nil || lx.graph != nil && m.graph == nil
-	if own {
-		b = append(b, `,"own":true`...)
-	}
-	start := len(b)
-	switch {
-	case next && !full(r.Place):
-	case binary.BigEndian.Uint32(id[12:]) == 1:
-		b = append(append(append(b, `,"run":"`...), r.ID[:len(r.ID)-len(firstOfRun)]...), '"')
-	default:
-		b = appendText(append(b, `,"id":`...), r.ID)
-	}
-	if r.Branch != "" {
-		b = appendText(append(b, `,"b":`...), r.Branch)
-	}
-	if r.Seq != r.Place {
-		b = strconv.AppendInt(append(b, `,"q":`...), r.Seq, 10)
-	}
-	var buf [32]byte
-	for i, k := range m.members {
-		switch {
-		case i == 0 && string(k) == formatMember:
-		case !own && apart && isMember(k, "p") && bytes.Equal(k[4:], last.id.parent(buf[:0])):
-		case !own && isMember(k, "g") && bytes.Equal(k[4:], lx.graph):
+	h := &e.header
+	held, late := !root, int64(none)
+	if c.writing {
+		switch same := sameLease(&h.Lease, &was.Lease); {
+		case h.Lease == checkpoint.Lease{}:
+			held = !root && same
+		case same:
+			held = true
 		default:
-			b = append(append(b, ','), k...)
+			late = h.Lease.Until.UnixMicro() - e.at/1000 - h.Lease.TTL.Microseconds()
 		}
 	}
-	if n == 1 {
-		b = append(append(b, `,"d":`...), r.Data...)
-	} else if n > 1 {
-		c := cursor{b: r.Data}
-		for i := range n {
-			b = append(append(b, opening("ds", i, "")...), c.value()...)
+	c.truth("held", &held, !root)
+	c.number("lease", &late, none)
+	if e.leased = late != none; e.leased {
+		ttl := int64(h.Lease.TTL)
+		c.number("ttl", &ttl, int64(last.TTL))
+		c.text("holder", &h.Lease.Holder, last.of(e))
+		h.Lease.TTL = time.Duration(ttl)
+		h.Lease.Until = engine.FromMicroseconds(e.at/1000 + h.Lease.TTL.Microseconds() + late)
+	} else if !c.writing && held {
+		h.Lease = was.Lease
+	} else if !c.writing {
+		h.Lease = checkpoint.Lease{}
+	}
+	fence := int64(was.Fence)
+	if e.leased && was.Lease == (checkpoint.Lease{}) { // a claim
+		fence++
+	}
+	c.number("fence", (*int64)(&h.Fence), fence)
+	woken, due := engine.Microseconds(h.Woken), engine.Microseconds(h.HeadDue)
+	c.number("woken", &woken, engine.Microseconds(was.Woken))
+	c.number("due", &due, engine.Microseconds(was.HeadDue))
+	h.Woken, h.HeadDue = engine.FromMicroseconds(woken), engine.FromMicroseconds(due)
+	minute := func(h *engine.Header) int64 {
+		if !h.Listed {
+			return none
 		}
-		b = append(b, ']')
-	} else if len(r.Data) > 0 {
-		b = append(append(append(b, `,"raw":"`...), rawEscapes.Replace(string(r.Data))...), '"')
+		return h.Minute
 	}
-	if len(b) == start { // else there would be no record
-		b = append(append(b, ','), formatMember...)
+	m := minute(h)
+	if c.number("minute", &m, minute(&next)); m != none {
+		h.Listed, h.Minute = true, m
 	}
-	return b, nil
+	texts(c, "labels", &h.Labels, !slices.Equal(h.Labels, was.Labels))
+	version := h.Version
+	if h.Version = was.Version; !sameHeader(h, &was) {
+		h.Version++
+	}
+	if e.loose {
+		version = h.Version
+	}
+	c.number("version", &version, h.Version)
+	h.Version = version
 }
 
-func isMember(k []byte, key string) bool { return len(k) > 4 && k[1] == key[0] && k[2] == '"' }
+// lease is the last one that a line said, and the run of that line's record.
+type lease struct {
+	checkpoint.Lease
+	run checkpoint.ID
+}
+
+// of returns the holder that a lease has as a rule: the one before, or the same of another
+// run.
+func (l *lease) of(e *entry) string {
+	if rest, ok := bytes.CutPrefix([]byte(l.Holder), []byte(l.run)); ok && l.run != "" && e.root() {
+		return string(e.row.ID.Run()) + string(rest)
+	}
+	return l.Holder
+}
+
+// row takes the members of a row, the last of which is its record.
+func (c *codec) row(e *entry, lx *logIndex, prev rowAt) {
+	r := &e.row
+	c.number("place", &r.Place, e.seq)
+	c.number("count", &r.Count, r.Place)
+	size := int64(none)
+	if c.writing && (e.full || r.Bytes != prev.bytes+int64(len(r.Meta)+len(r.Data))) {
+		size = r.Bytes
+	}
+	c.number("bytes", &size, none)
+	c.text("top", (*string)(&r.Top), string(r.ID))
+	c.text("b", (*string)(&r.Branch), "")
+	c.number("q", &r.Seq, r.Place)
+	graph := lx.graph
+	if e.full {
+		graph = nil
+	}
+	if c.writing {
+		c.b = e.body.append(c.b, r.Data, e.key, prev.id, graph)
+		return
+	}
+	if c.key == nil || c.err != nil {
+		c.fail()
+		return
+	}
+	if err := e.body.read(c.b[c.start:]); err != nil {
+		c.err = err
+		return
+	}
+	c.i = len(c.b)
+	if r.Bytes = size; size == none {
+		var room [512]byte
+		r.Bytes = prev.bytes + int64(len(e.body.meta(room[:0], e.key, prev.id, graph))+e.body.size)
+	}
+}
+
+// write returns the next line of a thread's file, with its newline. It completes what e says.
+func (x *index) write(thread checkpoint.ThreadID, seed uint32, e *entry) ([]byte, error) {
+	r := &e.row
+	n := 512 + len(r.Meta) + len(r.Data)
+	for _, p := range e.put {
+		n += len(p.Key) + len(p.Value)
+	}
+	e.seq = x.lines + 1
+	e.full = e.seq == 1 || e.root() && e.seq >= x.full+fullEvery
+	if !e.beside {
+		m := &e.body
+		if n := len(r.Meta) - 1; n < 1 || r.Meta[0] != '{' || r.Meta[n] != '}' || m.read(r.Meta[1:n]) != nil || m.data != nil || bytes.IndexByte(r.Meta, '\n') >= 0 {
+			return nil, fmt.Errorf("%w: thread %q, record %s: %w", checkpoint.ErrInvalid, thread, r.ID, errNotALine)
+		}
+		if lx := x.logs[r.Namespace]; lx != nil { // else it would be read with what it doesn't have
+			e.full = e.full || m.parent == nil && keyOf(r.ID).apart(lx.last().id) || m.graph == nil && lx.graph != nil
+		}
+	}
+	if e.full {
+		e.version, e.thread = Version, string(thread)
+	}
+	c := codec{cursor: cursor{b: make([]byte, 0, n)}, writing: true}
+	c.line(e, x, -1)
+	c.b[0] = '{'
+	return append(seal(seed, c.b), '\n'), nil
+}
+
+// read returns what the body of a line says whose checksum fits, until the next call; see
+// codec.line for i.
+func (x *index) read(body []byte, i int) (*entry, error) {
+	e := &x.reading
+	*e = entry{}
+	c := codec{cursor: cursor{b: body}}
+	c.expect('{')
+	c.start, c.key = c.i, c.cursor.key()
+	c.line(e, x, i)
+	return e, c.err
+}
 
 // body is a record as a line has it.
 type body struct {
-	id      checkpoint.ID
-	branch  checkpoint.Branch
-	seq     int64
 	members [][]byte // of the row's Meta
 	parent  []byte   // values of some
 	graph   []byte
@@ -310,25 +453,16 @@ func (m *body) read(text []byte) error {
 	c := cursor{b: text}
 	for more := true; more && c.err == nil; more = c.more() {
 		at := c.i
-		k, head := string(c.key()), len(m.members) == 0
-		switch {
-		case k == "d": // the last, and the longest
+		switch k := string(c.key()); k {
+		case "d": // the last, and the longest
 			m.kind, m.data, m.size, c.i = 'd', text[c.i:], len(text)-c.i, len(text)
-		case k == "ds":
+		case "ds":
 			from := c.i
 			c.list(func() { m.size += len(c.value()) })
 			m.kind, m.data = 's', text[from:c.i]
-		case k == "raw":
+		case "raw":
 			m.kind, m.data = 'r', c.quoted()
 			m.size = rawSize(m.data)
-		case head && k == "id":
-			m.id = checkpoint.ID(c.text())
-		case head && k == "run":
-			m.id = checkpoint.ID(c.text() + firstOfRun)
-		case head && k == "b":
-			m.branch = checkpoint.Branch(c.text())
-		case head && k == "q":
-			m.seq = c.number()
 		default:
 			v := c.value()
 			switch k {
@@ -346,221 +480,50 @@ func (m *body) read(text []byte) error {
 	return c.err
 }
 
-// parsed is a line that was read.
-type parsed struct {
-	seq     int64
-	created []byte // JSON
-	version int
-	thread  *string
-
-	ns   string
-	root bool // it has a record of the thread's own log
-
-	// Of the header.
-	held        bool
-	header      bool // it says it
-	step, fence int64
-	stepped     bool
-	claim       bool
-	lease       []byte
-	woken, due  int64
-	minute      int64
-	listed      bool
-	labels      []string
-
-	delete, clear [][]byte
-	put           []engine.Put
-	putSize       int // how many bytes they take in the line
-
-	is           bool // there is a record
-	place, count int64
-	bytes        int64
-	top          *string // of a record that is out of order
-	own          bool
-	id           checkpoint.ID // empty: the one after that of the record before in the log
-	recAt        int           // where the record starts in the body
-}
-
-// parse reads a body whose checksum fits.
-func parse(body []byte) (p parsed, err error) {
-	c := cursor{b: body}
-	c.expect('{')
-	for more := true; more && c.err == nil && !p.is; more = !p.is && c.more() {
-		at := c.i
-		switch k := string(c.key()); k {
-		case "seq":
-			p.seq = c.number()
-		case "at":
-			p.created = c.value()
-		case "created_at": // of earlier formats
-			c.value()
-		case "ns":
-			p.ns = c.text()
-		case "place":
-			p.place = c.number()
-		case "count":
-			p.count = c.number()
-		case "bytes":
-			p.bytes = c.number()
-		case "top":
-			t := c.text()
-			p.top = &t
-		case "own":
-			p.own = c.truth()
-		case "thread", "held", "version", "fence", "claim", "lease", "woken", "due", "minute", "labels", "delete", "put", "clear":
-			p.word(k, &c)
-		default:
-			if k == "v" && p.seq == 1 && p.thread == nil && p.version == 0 {
-				p.version = int(c.number())
-				continue
-			}
-			switch p.is, p.recAt, p.root = true, at, p.ns == ""; k {
-			case "id":
-				p.id = checkpoint.ID(c.text())
-			case "run":
-				p.id = checkpoint.ID(c.text() + firstOfRun)
-			}
-		}
-	}
-	if p.is {
-		if p.place == 0 {
-			p.place = p.seq
-		}
-		if p.count == 0 {
-			p.count = p.place
-		}
-		p.header = (p.header || p.root) && !p.held
-	}
-	if c.err == nil && (p.seq < 1 || p.is && p.place < 1 || !p.is && c.i != len(body)) {
-		c.fail()
-	}
-	return p, c.err
-}
-
-// word reads a member that says nothing of a row.
-func (p *parsed) word(k string, c *cursor) {
-	keys := func() (out [][]byte) {
-		c.list(func() { out = append(out, []byte(c.text())) })
-		return out
-	}
-	switch k {
-	case "thread":
-		t := c.text()
-		p.thread = &t
-	case "held":
-		p.held = c.truth()
-	case "version":
-		p.step, p.stepped, p.header = c.number(), true, true
-	case "fence":
-		p.fence, p.header = c.number(), true
-	case "claim", "lease":
-		p.lease, p.claim, p.header = c.value(), k == "claim", true
-	case "woken":
-		p.woken, p.header = c.number(), true
-	case "due":
-		p.due, p.header = c.number(), true
-	case "minute":
-		p.minute, p.listed, p.header = c.number(), true, true
-	case "labels":
-		c.list(func() { p.labels = append(p.labels, c.text()) })
-		p.header = true
-	case "delete":
-		p.delete = keys()
-	case "put":
-		from := c.i
-		c.list(func() {
-			c.expect('[')
-			key := c.text()
-			c.expect(',')
-			p.put = append(p.put, engine.Put{Key: []byte(key), Value: []byte(c.text()), Replace: true})
-			c.expect(']')
-		})
-		p.putSize = c.i - from
-	case "clear":
-		p.clear = keys()
-	}
-}
-
-// at returns the line's time.
-func (p *parsed) at() (int64, error) {
-	if len(p.created) < 2 {
-		return 0, errNotALine
-	}
-	t, err := time.Parse(time.RFC3339Nano, string(p.created[1:len(p.created)-1]))
-	return t.UnixNano(), err
-}
-
-// headerAfter returns the header after a line that says it.
-func (p *parsed) headerAfter(was *engine.Header, said *place) (h engine.Header, err error) {
-	at, err := p.at()
-	if err != nil {
-		return h, err
-	}
-	h = unsaid(was, p.root, at)
-	h.Fence += checkpoint.Fence(p.fence)
-	if p.claim {
-		h.Fence++
-	}
-	if p.lease != nil {
-		c := cursor{b: p.lease}
-		var late int64
-		var next place
-		n := 0
-		c.list(func() {
-			switch n++; n {
-			case 1:
-				late = c.number()
-			case 2:
-				next.ttl = time.Duration(c.number())
-			case 3:
-				next.text, next.spoken = c.text(), true
-			case 4:
-				next.byRun = c.number() == 1
-			}
-		})
+// append appends a record: its Meta, which was read, without what the record before with its
+// ID and the graph of its log say, and its data.
+func (m *body) append(b, data []byte, id, prev idKey, graph []byte) []byte {
+	is := func(k []byte, key string) bool { return len(k) > 4 && k[1] == key[0] && k[2] == '"' }
+	start, apart := len(b), id.apart(prev)
+	var buf [32]byte
+	for i, k := range m.members {
 		switch {
-		case c.err != nil:
-			return h, c.err
-		case next.spoken:
-			*said = next
-		case !said.spoken:
-			return h, errUnsaid
-		}
-		h.Lease = checkpoint.Lease{
-			Holder: said.text, TTL: said.ttl, Until: engine.FromMicroseconds(at/1000 + said.ttl.Microseconds() + late),
-		}
-		if said.byRun {
-			h.Lease.Holder = string(p.id.Run()) + said.text
+		case i == 0 && string(k) == formatMember:
+		case apart && is(k, "p") && bytes.Equal(k[4:], prev.parent(buf[:0])):
+		case is(k, "g") && bytes.Equal(k[4:], graph):
+		default:
+			b = append(append(b, ','), k...)
 		}
 	}
-	h.Woken, h.HeadDue = engine.FromMicroseconds(p.woken), engine.FromMicroseconds(p.due)
-	if p.listed {
-		h.Listed, h.Minute = true, p.minute
+	if n := values(data); n == 1 {
+		b = append(append(b, `,"d":`...), data...)
+	} else if n > 1 {
+		c := cursor{b: data}
+		b = append(b, `,"ds":`...)
+		for i := range n {
+			b = append(append(b, "[,"[min(i, 1)]), c.value()...)
+		}
+		b = append(b, ']')
+	} else if len(data) > 0 {
+		b = append(append(append(b, `,"raw":"`...), rawEscapes.Replace(string(data))...), '"')
 	}
-	h.Labels = p.labels
-	switch {
-	case p.stepped:
-		h.Version += p.step
-	case !sameHeader(&h, was):
-		h.Version++
+	if len(b) == start { // else there would be no record
+		b = append(append(b, ','), formatMember...)
 	}
-	return h, nil
+	return b
 }
 
-var errUnsaid = fmt.Errorf("%w: its lease leaves out what no line before says", errNotALine)
-
-// appendMeta appends the Meta of a row, whose record was read; prev is the ID of the row before
-// it.
-func (lx *logIndex) appendMeta(b []byte, m *body, own bool, id, prev idKey) []byte {
+// meta appends the Meta of a row, whose record was read.
+func (m *body) meta(b []byte, id, prev idKey, graph []byte) []byte {
 	b = append(b, '{')
 	if len(m.members) == 0 || !bytes.HasPrefix(m.members[0], []byte(`"v":`)) {
 		b = append(append(b, formatMember...), ',')
 	}
-	if !own && m.parent == nil && prev != (idKey{}) && !id.follows(prev) {
+	if m.parent == nil && id.apart(prev) {
 		b = append(prev.parent(append(b, `"p":`...)), ',')
 	}
-	if !own && m.graph == nil && lx.graph != nil {
-		b = append(append(append(b, `"g":`...), lx.graph...), ',')
+	if m.graph == nil && graph != nil {
+		b = append(append(append(b, `"g":`...), graph...), ',')
 	}
 	for _, k := range m.members {
 		b = append(append(b, k...), ',')
@@ -569,34 +532,24 @@ func (lx *logIndex) appendMeta(b []byte, m *body, own bool, id, prev idKey) []by
 	return b
 }
 
-// row returns row i of the log, whose line was read and has a checksum that fits.
-func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, i int, meta bool) (r engine.Row, err error) {
-	p, err := parse(text)
-	if err == nil && !p.is {
+// row returns row i of its log, whose line was read and has a checksum that fits.
+func (x *index) row(thread checkpoint.ThreadID, text []byte, i int, meta bool) (engine.Row, error) {
+	e, err := x.read(text, i)
+	if err == nil && e.beside {
 		err = errNotALine
 	}
 	if err != nil {
-		return r, err
+		return engine.Row{}, err
 	}
-	at, prev := lx.rows[i], idKey{}
-	if i > 0 {
-		prev = lx.rows[i-1].id
+	r, m := &e.row, &e.body
+	lx, prev, graph := x.logs[r.Namespace], idKey{}, []byte(nil)
+	if !e.full {
+		if graph = lx.graph; i > 0 {
+			prev = lx.rows[i-1].id
+		}
 	}
-	m := body{seq: p.place}
-	if err := m.read(text[p.recAt:]); err != nil {
-		return r, err
-	}
-	if m.id == "" {
-		m.id = checkpoint.IDFromBytes(at.id)
-	}
-	r = engine.Row{Namespace: p.ns, Place: p.place, ID: m.id, Branch: m.branch, Seq: m.seq, Count: p.count, Bytes: at.bytes, Top: m.id}
-	if p.top != nil {
-		r.Top = checkpoint.ID(*p.top)
-	}
-	if r.At, err = p.at(); err != nil {
-		return r, err
-	}
-	r.Meta = lx.appendMeta(make([]byte, 0, len(text)-p.recAt-len(m.data)+len(lx.graph)+64), &m, p.own, at.id, prev)
+	r.At, r.Bytes = e.at, lx.rows[i].bytes
+	r.Meta = m.meta(make([]byte, 0, len(text)-len(m.data)+len(graph)+64), lx.rows[i].id, prev, graph)
 	switch {
 	case meta:
 	case m.kind == 'd':
@@ -609,5 +562,5 @@ func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, i int, meta boo
 		r.Data = []byte(rawUnescapes.Replace(string(m.data)))
 	}
 	r.Seal(thread)
-	return r, err
+	return *r, nil
 }

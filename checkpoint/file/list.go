@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,88 +146,74 @@ func (t *source) glance() (*glance, bool) {
 	if err != nil {
 		return nil, false
 	}
-	sc := lines(t.f, 0, st.Size())
-	b, whole, err := sc.next()
-	if err != nil || !whole {
+	first, oldest, ok := t.ends(newIndex(), 0, st.Size(), 1)
+	if !ok {
 		return nil, false
 	}
-	p, body, err := t.parse(bytes.Clone(b), 1, 0)
-	x := newIndex()
-	if err != nil || !p.root || x.apply(t.id, &p, body, 0, len(b)+1) != nil {
-		return nil, false
-	}
-	lx := x.logs[""]
-	oldest, err := lx.row(t.id, body, 0, true)
-	if err != nil {
-		return nil, false
-	}
-	g := &glance{thread: t.id, header: x.header, head: oldest, first: oldest.At}
-	for size := int64(16 << 10); sc.off < st.Size(); size *= 4 {
-		from := max(st.Size()-size, sc.off)
-		done, ok := t.glanceBack(g, x, from, st.Size(), from == sc.off)
-		if done || !ok || size >= lookBack {
-			return g, done && ok
+	for size := int64(64 << 10); size <= lookBack; size *= 4 {
+		x := newIndex()
+		x.logs[""], x.end = &logIndex{graph: first.logs[""].graph}, true
+		from := max(st.Size()-size, 0)
+		if x, head, ok := t.ends(x, from, st.Size(), math.MaxInt); ok {
+			return &glance{thread: t.id, header: x.header, head: head, first: oldest.At}, true
+		}
+		if from == 0 {
+			break
 		}
 	}
-	return g, true
+	return nil, false
 }
 
-// glanceBack reads the file's lines from its end to a place, or to after its first line.
-// It is done when it knows the header and the head: of the records as far back as one that
-// leaves nothing out.
-func (t *source) glanceBack(g *glance, x *index, from, end int64, all bool) (done, ok bool) {
-	b := make([]byte, end-from)
-	if _, err := t.f.ReadAt(b, from); err != nil || b[len(b)-1] != '\n' {
-		return false, false
+// ends reads at most so many lines between two offsets, from the first that leaves nothing
+// out, and returns the newest record of the thread's own log there. It fails if one of them
+// is damaged, or if there is none.
+func (t *source) ends(x *index, from, end int64, most int) (*index, engine.Row, bool) {
+	var head []byte
+	sc := lines(t.f, from, end)
+	if from > 0 {
+		_, _, _ = sc.next() // it began before
 	}
-	type line struct {
-		parsed
-		text []byte
-	}
-	var records []line // the newest first
-	said, known := false, false
-	for len(b) > 0 && !(said && known) {
-		i := bytes.LastIndexByte(b[:len(b)-1], '\n')
-		if i < 0 && !all {
-			return false, true // a line that began before
+	for n := 0; n < most; {
+		off := sc.off
+		b, whole, err := sc.next()
+		if err == io.EOF {
+			break
 		}
-		body, err := unseal(t.seed, b[i+1:len(b)-1])
+		if err != nil || !whole {
+			return nil, engine.Row{}, false
+		}
+		if _, rest, _ := bytes.Cut(b, []byte(",")); n == 0 && !bytes.HasPrefix(rest, []byte(`"v":`)) {
+			continue
+		}
+		line := int64(2)
+		if off == 0 {
+			line = 1
+		}
+		e, err := t.parse(x, b, line, off)
 		if err != nil {
-			return false, false
+			return nil, engine.Row{}, false
 		}
-		p, err := parse(body)
-		if err != nil {
-			return false, false
-		}
-		if p.header && !said {
-			h, err := p.headerAfter(&engine.Header{}, &place{})
-			if err != nil { // it leaves out what a line between says
-				return false, false
+		if n == 0 {
+			if off == 0 && !e.root() {
+				return nil, engine.Row{}, false
 			}
-			g.header, said = h, true
+			if !e.root() {
+				continue
+			}
+			x.lines = e.seq - 1
 		}
-		if p.root && !known {
-			known = len(records) > 0 && full(p.place)
-			records = append(records, line{p, body})
+		if x.apply(e, off, len(b)+1) != nil {
+			return nil, engine.Row{}, false
 		}
-		b = b[:i+1]
-	}
-	lx := x.logs[""] // what was not found the first line says
-	if known {
-		lx = &logIndex{graph: lx.graph}
-	}
-	for i := range slices.Backward(records) {
-		if lx.add(&records[i].parsed, records[i].text, 0, 0) != nil {
-			return false, false
+		if n++; e.root() {
+			head = append(head[:0], b[:len(b)-crcLen]...)
 		}
 	}
-	if len(records) > 0 {
-		head, err := lx.row(t.id, records[0].text, len(lx.rows)-1, true)
-		if g.head = head; err != nil {
-			return false, false
-		}
+	if head == nil {
+		return nil, engine.Row{}, false
 	}
-	return true, true
+	r, err := x.row(t.id, head, len(x.logs[""].rows)-1, true)
+	return x, r, err == nil
 }
 
 // threadOf returns whose a file is by its first line; empty if it has none.
@@ -239,12 +226,7 @@ func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 		return "", ioError("open", path, "", err)
 	}
 	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return "", ioError("stat", path, "", err)
-	}
-	sc := lines(f, 0, st.Size())
-	b, whole, err := sc.next()
+	b, whole, err := lines(f, 0, math.MaxInt64-1).next()
 	if err == io.EOF || err == nil && !whole && d.opts.Recover {
 		return "", nil
 	}
@@ -263,28 +245,26 @@ func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 	return "", &checkpoint.CorruptError{Place: path + ", line 1", Offset: 0, Err: err}
 }
 
-// owner returns whose file it is by its name, so that a damaged one can be read
+// owner returns whose file it is by its name, if that says it, so that a damaged one can be read
 // on; empty for one with nothing in it.
 func (d *driver) owner(name string) (checkpoint.ThreadID, error) {
-	path := filepath.Join(d.dir, name)
-	if v, ok := d.glances.Load(name); ok && v.(*glance).thread != "" { // names are never another's
-		return v.(*glance).thread, nil
-	}
-	id, err := d.threadOf(path)
-	if err == nil && (id == "" || FileName(id) == name) {
-		if id != "" {
-			d.glances.LoadOrStore(name, &glance{thread: id})
-		}
-		return id, nil
-	}
 	if plain := checkpoint.ThreadID(strings.TrimSuffix(name, extMain)); FileName(plain) == name {
 		return plain, nil
 	}
-	if err == nil {
-		t := source{id: id, path: path}
-		err = t.corrupt(1, 0, foreign(id))
+	if v, ok := d.glances.Load(name); ok && v.(*glance).thread != "" { // names are never another's
+		return v.(*glance).thread, nil
 	}
-	return "", err
+	path := filepath.Join(d.dir, name)
+	id, err := d.threadOf(path)
+	if err != nil || id == "" {
+		return "", err
+	}
+	if FileName(id) != name {
+		t := source{id: id, path: path}
+		return "", t.corrupt(1, 0, foreign(id))
+	}
+	d.glances.LoadOrStore(name, &glance{thread: id})
+	return id, nil
 }
 
 // manyThreads is how many a list wants at most that does not want all. Each page takes a
@@ -332,14 +312,9 @@ func (d *driver) Names(ctx context.Context, above checkpoint.ThreadID, most int)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		id := checkpoint.ThreadID(strings.TrimSuffix(name, extMain))
-		if FileName(id) != name {
-			if id, err = d.owner(name); errors.Is(err, checkpoint.ErrCorrupt) {
-				id, err = "", nil
-			}
-			if err != nil {
-				return nil, err
-			}
+		id, err := d.owner(name)
+		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+			return nil, err
 		}
 		if id > above {
 			out = append(out, id)
@@ -365,10 +340,10 @@ func (d *driver) Check(ctx context.Context, id checkpoint.ThreadID, found func(*
 		return err
 	}
 	err := d.with(ctx, id, func(t *thread) error {
-		if err := d.slots.take(ctx); err != nil {
+		if err := d.slots.Acquire(ctx, 1); err != nil {
 			return err
 		}
-		defer d.slots.give()
+		defer d.slots.Release(1)
 		t.x = nil // it is read as it stands
 		_, unlock, err := t.hold(ctx, false, false)
 		if err != nil {
@@ -403,17 +378,17 @@ func (t *source) check(ctx context.Context, found func(*checkpoint.CorruptError)
 		if err != nil {
 			return t.fail("read", err)
 		}
-		var p parsed
-		var body []byte
 		if !whole {
 			err = t.corrupt(n, off, torn(b))
-		} else if p, body, err = t.parse(b, n, off); err == nil {
-			if bad := x.apply(t.id, &p, body, off, len(b)+1); bad != nil && !lost {
+		} else if e, bad := t.parse(x, b, n, off); bad != nil {
+			err = bad
+		} else {
+			if bad := x.apply(e, off, len(b)+1); bad != nil && !lost {
 				err = t.corrupt(n, off, bad)
-			} else if p.seq <= seq {
-				err = t.corrupt(n, off, fmt.Errorf("line %d follows line %d", p.seq, seq))
+			} else if e.seq <= seq {
+				err = t.corrupt(n, off, fmt.Errorf("line %d follows line %d", e.seq, seq))
 			}
-			seq = p.seq
+			seq = e.seq
 		}
 		var c *checkpoint.CorruptError
 		if errors.As(err, &c) {

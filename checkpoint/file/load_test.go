@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
@@ -129,7 +130,7 @@ func TestHundredThreadsAtOnce(t *testing.T) { // W7-45
 		wg.Wait()
 		d := s.driver
 		d.mu.Lock()
-		open := d.lru.Len()
+		open := len(d.threads)
 		d.mu.Unlock()
 		if open > d.opts.MaxOpen {
 			t.Fatalf("%d threads are open, %d may be", open, d.opts.MaxOpen)
@@ -205,6 +206,50 @@ func TestHeadsAreListedFromTheEnds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The end of a long file tells of the thread what all of it tells, wherever reading begins.
+func TestTheEndOfAFileTellsWhatAllOfItTells(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, Options{Sync: SyncNever})
+	w, sub := newWriter("t"), newWriter("t")
+	sub.log.Namespace = "n"
+	for i := range 150 {
+		place := []string{" here", " there"}[i/50%2]
+		turn(t, s, w, place, time.Hour, i%7 == 3)
+		if i%3 == 0 {
+			sub.add(t, s, text1k(3000))
+			w.result(t, s, w.head, i, `1`)
+		}
+		w.add(t, s, text1k(2000))
+		if i%5 == 0 {
+			c := &checkpoint.Write{Log: w.log, Wake: true}
+			if i%7 == 3 {
+				c = &checkpoint.Write{Log: w.log, Claim: true, Steal: string(w.run) + place, Holder: "other", Lease: time.Minute}
+			}
+			if _, err := s.Write(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := glanceAt(t, dir)
+		if err := s.driver.view(t.Context(), "t", func(th *thread, x *index) error {
+			head, err := th.row("", len(x.logs[""].rows)-1, true)
+			if !sameHeader(&g.header, &x.header) || !reflect.DeepEqual(g.head, head) {
+				t.Errorf("turn %d: at a glance\n%+v\n%+v\nwant\n%+v\n%+v", i, g.header, g.head, x.header, head)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		// What is written next must fit both.
+		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Claim: true, Steal: g.header.Lease.Holder}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := os.Stat(filepath.Join(dir, "t.jsonl")); err != nil || st.Size() < 256<<10 {
+		t.Fatalf("the file is short: %v, %v", st.Size(), err)
+	}
+	wantSound(t, s)
 }
 
 // glanceAt returns what the ends of the file of thread t say.
@@ -318,11 +363,11 @@ func BenchmarkLoadConversation(b *testing.B) {
 // has the right checksum.
 func FuzzLine(f *testing.F) {
 	for _, l := range []string{
-		`{"seq":1,"at":"2026-03-04T05:06:07Z","v":6,"thread":"t","fence":7,"bytes":40,"id":"01a20281-baab-79f2-8065-fc7c00000001","s":1,"g":"chat","d":{"a":[1,"\\\""]}`,
-		`{"seq":1,"at":"2026-03-04T05:06:07Z","v":6,"thread":"*AP8","version":5,"fence":7,"woken":3,"put":[["*AAEC","a\udcff"],["k","v"]],"delete":["k"],"clear":["x"]`,
-		`{"seq":1,"id":"\`,
-		`{"seq":1,"at":"2026-03-04T05:06:07Z","v":6,"thread":"t","ns":"n","version":2,"lease":[-1,2," p",1],"due":5,"minute":3,"labels":["l"],"place":4,"count":2,"bytes":1,"own":true,"id":"x","b":"y","q":3,"v":200,"x":1,"raw":"*\n\""`,
-		`{"seq":1,"at":"2026-03-04T05:06:07Z","held":true,"claim":[0],"id":"i","a":[1,2],"h":[1,2],"ds":[5,6]`,
+		`{"seq":1,"v":7,"at":"2026-03-04T05:06:07Z","thread":"t","run":"01a20281-baab-79f2-8065-fc7c","fence":7,"bytes":40,"s":1,"g":"chat","d":{"a":[1,"\\\""]}`,
+		`{"seq":1,"v":7,"at":"2026-03-04T05:06:07Z","thread":"*AP8","beside":true,"fence":7,"woken":3,"version":5,"delete":["k"],"put":["*AAEC","a","k","v"],"clear":["x"]`,
+		`{"seq":1,"at":"\`,
+		`{"seq":1,"v":7,"at":"2026-03-04T05:06:07Z","thread":"t","ns":"n","id":"x","lease":-1,"ttl":2,"holder":"p","due":5,"minute":3,"labels":["l"],"version":2,"place":4,"count":2,"bytes":1,"b":"y","q":3,"v":200,"x":1,"raw":"*\n\""`,
+		`{"seq":1,"at":"2026-03-04T05:06:07Z","id":"i","held":true,"a":[1,2],"h":[1,2],"ds":[5,6]`,
 	} {
 		f.Add(seal(seedOf("t"), []byte(l)))
 	}
@@ -338,15 +383,11 @@ func FuzzLine(f *testing.F) {
 		}
 		// Behind a good checksum anything may stand.
 		for _, body := range [][]byte{bytes.TrimSuffix(b, []byte("}")), b[:max(len(b)-crcLen, 0)]} {
-			p, err := parse(body)
-			if err != nil {
-				continue
-			}
 			x := newIndex()
-			if x.apply("t", &p, body, 0, len(b)) == nil && p.is {
-				_, _ = x.logs[p.ns].row("t", body, 0, false)
+			e, err := x.read(body, -1)
+			if err == nil && x.apply(e, 0, len(b)) == nil && !e.beside {
+				_, _ = x.row("t", body, 0, false)
 			}
-			_, _ = p.headerAfter(&engine.Header{}, &place{})
 		}
 	})
 }
@@ -413,7 +454,7 @@ func TestRowsAreReadAsTheyWere(t *testing.T) {
 					r.Bytes += lx.last().bytes
 				}
 			}
-			b, err := x.encode(id, seed, &line{at: r.At, row: &r, put: []engine.Put{{Key: []byte("u"), Value: []byte("v")}}})
+			b, err := x.write(id, seed, &entry{at: r.At, row: r, put: []engine.Put{{Key: []byte("u"), Value: []byte("v")}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -421,9 +462,9 @@ func TestRowsAreReadAsTheyWere(t *testing.T) {
 			if err != nil || !json.Valid(b) && bytes.IndexByte(r.Data, 0) < 0 || bytes.IndexByte(b, '\n') != len(b)-1 {
 				t.Fatalf("%s: %v", b, err)
 			}
-			p, err := parse(body)
+			e, err := x.read(body, -1)
 			if err == nil {
-				err = x.apply(id, &p, body, 0, len(b))
+				err = x.apply(e, 0, len(b))
 			}
 			if err != nil {
 				t.Fatalf("%s: %v", b, err)
@@ -431,7 +472,7 @@ func TestRowsAreReadAsTheyWere(t *testing.T) {
 			rows, lines = append(rows, r), append(lines, body)
 		}
 		for i, want := range rows {
-			got, err := x.logs["n"].row(id, lines[i], i, false)
+			got, err := x.row(id, lines[i], i, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,8 @@ func lockFile(ctx context.Context, f *os.File, _ string, exclusive bool) (unlock
 		err := syscall.Flock(fd, how|syscall.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { unlockFile(f) }, nil
+			// A file that was closed has no lock, and no number that another file may have.
+			return func() { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }, nil
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case !errors.Is(err, syscall.EWOULDBLOCK):
@@ -35,14 +36,6 @@ func lockFile(ctx context.Context, f *os.File, _ string, exclusive bool) (unlock
 			return nil, ctx.Err()
 		case <-t.C:
 		}
-	}
-}
-
-// unlockFile releases the lock of a file, which may be closed: then its number
-// may be another file's, and the lock is gone.
-func unlockFile(f *os.File) {
-	if c, err := f.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { _ = syscall.Flock(int(fd), syscall.LOCK_UN) })
 	}
 }
 

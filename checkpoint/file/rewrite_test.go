@@ -256,7 +256,7 @@ func TestDamageOfEveryKindOfLine(t *testing.T) {
 	_ = s.Close()
 	path := filepath.Join(dir, "t.jsonl")
 	good := readFile(t, path)
-	for _, member := range []string{`"version":`, `"fence":`, `"lease":`, `"claim":`, `"held":true`, `"woken":`, `"due":`, `"minute":`, `"delete":`, `"put":`, `"clear":`, `"ns":`, `"place":`, `"count":`} {
+	for _, member := range []string{`"fence":`, `"lease":`, `"ttl":`, `"holder":`, `"held":true`, `"held":false`, `"beside":true`, `"woken":`, `"due":`, `"version":`, `"delete":`, `"put":`, `"clear":`, `"ns":`, `"place":`, `"count":`} {
 		if !bytes.Contains(good, []byte(member)) {
 			t.Fatalf("no line with %s:\n%s", member, good)
 		}

@@ -1,10 +1,10 @@
 package file
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"golang.org/x/sync/semaphore"
 )
 
 // Sync says when a write counts as done.
@@ -65,11 +66,10 @@ type driver struct {
 	dir   string
 	opts  Options
 	sys   system
-	slots slots
+	slots *semaphore.Weighted // bounds how many do something at once
 
 	mu      sync.Mutex
 	threads map[checkpoint.ThreadID]*thread
-	lru     list.List // of *thread, most recently used first
 	closed  bool
 
 	glances sync.Map // of *glance by the name of the file
@@ -90,25 +90,6 @@ func readonly(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
-// slots bounds how many do something at once.
-type slots chan struct{}
-
-func (s slots) take(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s slots) give() { <-s }
-
 // Open opens the store in dir, which is made if it does not exist. A directory
 // that cannot be written to can be read.
 func Open(dir string, opts Options) (*Store, error) {
@@ -125,9 +106,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, ioError("open", dir, "", err)
 	}
-	st, err := os.Stat(abs)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if _, err := os.Stat(abs); errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(abs, 0o700); err != nil {
 			return nil, ioError("create", abs, "", err)
 		}
@@ -136,21 +115,20 @@ func Open(dir string, opts Options) (*Store, error) {
 				return nil, ioError("sync", filepath.Dir(abs), "", err)
 			}
 		}
-	case err != nil:
-		return nil, ioError("open", abs, "", err)
-	case !st.IsDir():
-		return nil, ioError("open", abs, "", errNotDir)
 	}
-	f, err := os.Open(abs) // can it be read?
-	if err != nil {
+	f, err := os.Open(abs)
+	if err == nil {
+		_, err = f.Readdirnames(1) // can it be read?
+		_ = f.Close()
+	}
+	if err != nil && err != io.EOF {
 		return nil, ioError("open", abs, "", err)
 	}
-	_ = f.Close()
 	d := &driver{
 		dir:     abs,
 		opts:    opts,
 		sys:     realSystem(),
-		slots:   make(slots, opts.MaxOpen),
+		slots:   semaphore.NewWeighted(int64(opts.MaxOpen)),
 		threads: make(map[checkpoint.ThreadID]*thread),
 	}
 	return &Store{engine.New(d, engine.Options{Writers: writers}), d}, nil
@@ -165,17 +143,14 @@ func (d *driver) acquire(id checkpoint.ThreadID) (*thread, error) {
 	}
 	t := d.threads[id]
 	if t == nil {
-		t = &thread{d: d, source: source{id: id, seed: seedOf(id), path: filepath.Join(d.dir, FileName(id))}, turn: make(slots, 1)}
-		t.elem = d.lru.PushFront(t)
+		t = &thread{d: d, source: source{id: id, seed: seedOf(id), path: filepath.Join(d.dir, FileName(id))}, turn: semaphore.NewWeighted(1)}
 		d.threads[id] = t
-	} else {
-		d.lru.MoveToFront(t.elem)
 	}
 	t.refs++
 	return t, nil
 }
 
-// release gives a thread back, and puts the least recently used ones away.
+// release gives a thread back, and puts some away if there are too many.
 func (d *driver) release(t *thread) {
 	var away []*thread
 	d.mu.Lock()
@@ -183,13 +158,14 @@ func (d *driver) release(t *thread) {
 	if d.closed && t.refs == 0 {
 		away = append(away, t)
 	}
-	for e := d.lru.Back(); e != nil && d.lru.Len() > d.opts.MaxOpen; {
-		old := e.Value.(*thread)
-		e = e.Prev()
-		if old.refs == 0 && old.undo == nil { // a thread with a failed append to take back is kept
-			d.lru.Remove(old.elem)
-			delete(d.threads, old.id)
-			away = append(away, old)
+	if len(d.threads) > d.opts.MaxOpen {
+		for id, old := range d.threads {
+			if old.refs == 0 && old.undo == nil { // a thread with a failed append to take back is kept
+				delete(d.threads, id)
+				if away = append(away, old); len(d.threads) <= d.opts.MaxOpen {
+					break
+				}
+			}
 		}
 	}
 	d.mu.Unlock()
@@ -205,10 +181,10 @@ func (d *driver) with(ctx context.Context, id checkpoint.ThreadID, f func(t *thr
 		return err
 	}
 	defer d.release(t)
-	if err := t.turn.take(ctx); err != nil {
+	if err := t.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer t.turn.give()
+	defer t.turn.Release(1)
 	return f(t)
 }
 
@@ -234,7 +210,6 @@ func (d *driver) Close() error {
 		}
 	}
 	clear(d.threads)
-	d.lru.Init()
 	d.mu.Unlock()
 	for _, t := range idle {
 		t.forget()

@@ -3,20 +3,18 @@ package file
 import (
 	"bufio"
 	"bytes"
-	"cmp"
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"golang.org/x/sync/semaphore"
 )
 
 // system is what the store does to files when it writes; tests put failures
@@ -61,16 +59,14 @@ type source struct {
 	f    *os.File // nil: it isn't open
 }
 
-// thread is what the store knows of one thread. It goes when the least recently
-// used threads are put away.
+// thread is what the store knows of one thread. It may go when nobody uses it.
 type thread struct {
 	source
 	d *driver
 
-	refs int           // guarded by driver.mu
-	elem *list.Element // guarded by driver.mu
+	refs int // guarded by driver.mu
 
-	turn slots // one: the lock of everything below, and of source.f
+	turn *semaphore.Weighted // the lock of everything below, and of source.f
 
 	size      int64  // bytes that were read and found good, or written
 	x         *index // nil: nothing is loaded
@@ -148,33 +144,25 @@ func (t *thread) open(create bool) (created bool, err error) {
 // appended; if exclusive is set, with its lock taken. Without create, a thread that has
 // no file gives fs.ErrNotExist. The caller has locked t.
 func (t *thread) locked(ctx context.Context, exclusive, create bool, f func() error) error {
-	if err := t.d.slots.take(ctx); err != nil {
+	if err := t.d.slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer t.d.slots.give()
-	for {
-		created, unlock, err := t.hold(ctx, exclusive, create)
-		if err != nil {
-			return err
-		}
-		if unlock == nil {
-			return f()
-		}
-		err = t.refresh(ctx, exclusive)
-		if errors.Is(err, errNeedExclusive) {
-			unlock()
-			exclusive = true
-			continue
-		}
-		if err == nil {
-			err = f()
-		}
-		if created && t.f != nil && t.size == 0 && t.undo == nil {
-			t.removeEmpty()
-		}
-		unlock()
+	defer t.d.slots.Release(1)
+	created, unlock, err := t.hold(ctx, exclusive, create)
+	if err != nil {
 		return err
 	}
+	if unlock == nil {
+		return f()
+	}
+	if err = t.refresh(ctx); err == nil {
+		err = f()
+	}
+	if created && t.f != nil && t.size == 0 && t.undo == nil {
+		t.removeEmpty()
+	}
+	unlock()
+	return err
 }
 
 // hold opens the thread's file and takes its lock, unless it is to be read and is known:
@@ -196,7 +184,8 @@ func (t *thread) hold(ctx context.Context, exclusive, create bool) (created bool
 				return created, nil, nil
 			}
 		}
-		unlock, err := lockFile(ctx, t.f, t.path, exclusive)
+		mends := t.undo != nil || t.d.opts.Recover // what is read may have to be mended
+		unlock, err := lockFile(ctx, t.f, t.path, exclusive || mends)
 		if err != nil {
 			return false, nil, t.fail("lock", err)
 		}
@@ -240,14 +229,9 @@ func (t *thread) standing() (int64, error) {
 	return b.Size(), nil
 }
 
-var errNeedExclusive = errors.New("needs the exclusive lock")
-
 // refresh reads what was appended since the file was last read.
-func (t *thread) refresh(ctx context.Context, exclusive bool) error {
+func (t *thread) refresh(ctx context.Context) error {
 	if t.undo != nil {
-		if !exclusive {
-			return errNeedExclusive
-		}
 		if err := t.settle(); err != nil {
 			return err
 		}
@@ -264,7 +248,7 @@ func (t *thread) refresh(ctx context.Context, exclusive bool) error {
 	}
 	sc := lines(t.f, t.size, st.Size())
 	for err == nil {
-		err = t.next(ctx, sc, exclusive)
+		err = t.next(ctx, sc)
 	}
 	if err == io.EOF {
 		return nil
@@ -282,7 +266,9 @@ func (t *thread) settle() error {
 	// When the size is another, somebody else dealt with it.
 	if st.Size() == t.undo.size {
 		if err := t.d.sys.truncate(t.f, t.undo.keep); err != nil {
-			return &Error{Op: "truncate", Path: t.path, Thread: t.id, Err: err, Fix: fix(err), Unsettled: true}
+			failed := newError("truncate", t.path, t.id, err)
+			failed.Unsettled = true
+			return failed
 		}
 	}
 	t.undo = nil
@@ -290,60 +276,60 @@ func (t *thread) settle() error {
 }
 
 // next takes in the next line.
-func (t *thread) next(ctx context.Context, sc *scanner, exclusive bool) error {
+func (t *thread) next(ctx context.Context, sc *scanner) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	off := sc.off
 	b, whole, err := sc.next()
 	if err == nil && !whole {
-		b, err = t.tail(b, off, exclusive)
+		b, err = t.tail(b, off)
 	}
-	if err == io.EOF || errors.Is(err, errNeedExclusive) {
+	if err == io.EOF {
 		return err
 	}
 	if err != nil {
 		return t.fail("read", err)
 	}
-	p, body, err := t.parse(b, t.x.lines+1, off)
+	e, err := t.parse(t.x, b, t.x.lines+1, off)
 	if err != nil {
 		return err
 	}
-	if err := t.x.apply(t.id, &p, body, off, len(b)+1); err != nil {
+	if err := t.x.apply(e, off, len(b)+1); err != nil {
 		return t.corrupt(t.x.lines+1, off, err)
 	}
 	t.size = off + int64(len(b)) + 1
 	return nil
 }
 
-// parse checks a line.
-func (t *source) parse(b []byte, line, off int64) (p parsed, body []byte, err error) {
-	body, err = unseal(t.seed, b)
+// parse checks a line, the next one after those of which x is.
+func (t *source) parse(x *index, b []byte, line, off int64) (*entry, error) {
+	body, err := unseal(t.seed, b)
 	if err != nil {
 		if line == 1 {
 			// Checksums start at the thread's ID: see whether it is another's.
 			if other, ok := ownerOf(b); ok && other != t.id {
 				if _, err := unseal(seedOf(other), b); err == nil {
-					return p, nil, t.corrupt(line, off, foreign(other))
+					return nil, t.corrupt(line, off, foreign(other))
 				}
 			}
 		}
-		return p, nil, t.corrupt(line, off, err)
+		return nil, t.corrupt(line, off, err)
 	}
-	p, err = parse(body)
-	if line == 1 && p.version != 0 && p.version != Version {
-		return p, nil, &VersionError{Path: t.path, Line: line, Found: p.version, Supported: Version}
-	}
-	if err == nil && line == 1 && (p.version != Version || p.thread == nil) {
+	e, err := x.read(body, -1)
+	switch {
+	case e.version != 0 && e.version != Version:
+		return nil, &VersionError{Path: t.path, Line: line, Found: int(e.version), Supported: Version}
+	case err != nil:
+	case line == 1 && e.thread == "":
 		err = errors.New("the first line does not name format and thread")
-	}
-	if err == nil && p.thread != nil && *p.thread != string(t.id) {
-		err = foreign(checkpoint.ThreadID(*p.thread))
+	case line == 1 && e.thread != string(t.id):
+		err = foreign(checkpoint.ThreadID(e.thread))
 	}
 	if err != nil {
-		return p, nil, t.corrupt(line, off, err)
+		return nil, t.corrupt(line, off, err)
 	}
-	return p, body, nil
+	return e, nil
 }
 
 // ownerOf returns whose file it is by its first line.
@@ -366,12 +352,12 @@ func foreign(other checkpoint.ThreadID) error {
 
 // tail deals with an incomplete last line. It returns the line when only its
 // newline was missing, io.EOF when it was put aside.
-func (t *thread) tail(b []byte, off int64, exclusive bool) ([]byte, error) {
+func (t *thread) tail(b []byte, off int64) ([]byte, error) {
 	n, line := wholeLine(t.seed, b), t.x.lines+1
 	if !t.d.opts.Recover {
 		// Say first what is wrong with a file of another thread or version.
 		if line == 1 {
-			_, _, err := t.parse(b, line, off)
+			_, err := t.parse(t.x, b, line, off)
 			if errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, ErrThread) {
 				return nil, err
 			}
@@ -384,9 +370,6 @@ func (t *thread) tail(b []byte, off int64, exclusive bool) ([]byte, error) {
 		}
 		t.size += int64(len(b))
 		return nil, io.EOF
-	}
-	if !exclusive {
-		return nil, errNeedExclusive
 	}
 	rep := Report{Thread: t.id, File: t.path, Line: line, Offset: off}
 	if n < len(b) {
@@ -448,15 +431,10 @@ func (t *thread) putAside(line, off int64, b []byte) error {
 
 // append writes a line at the end of the file, durably if the store is to, and takes it
 // into the index. When it fails the file is as it was.
-func (t *thread) append(l *line) error {
-	b, err := t.x.encode(t.id, t.seed, l)
+func (t *thread) append(e *entry) error {
+	b, err := t.x.write(t.id, t.seed, e)
 	if err != nil {
 		return err
-	}
-	body := b[: len(b)-1-crcLen : len(b)-1-crcLen]
-	p, err := parse(body)
-	if err != nil {
-		return fmt.Errorf("%w: thread %q: %w", checkpoint.ErrInvalid, t.id, err)
 	}
 	n, err := t.d.sys.writeAt(t.f, b, t.size)
 	op := "append"
@@ -468,18 +446,13 @@ func (t *thread) append(l *line) error {
 		}
 	}
 	if err == nil {
-		if t.x.apply(t.id, &p, body, t.size, len(b)) != nil {
+		if t.x.apply(e, t.size, len(b)) != nil {
 			t.x = nil // read the file anew
 		}
 		t.size += int64(len(b))
 		return nil
 	}
-	e := &Error{Op: op, Path: t.path, Thread: t.id, Err: err}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		e.Err = pe.Err
-	}
-	e.Fix = fix(e.Err)
+	failed := newError(op, t.path, t.id, err)
 	size := t.size + int64(n)
 	if st, serr := t.f.Stat(); serr == nil {
 		size = st.Size()
@@ -487,10 +460,10 @@ func (t *thread) append(l *line) error {
 	if size > t.size {
 		if terr := t.d.sys.truncate(t.f, t.size); terr != nil {
 			t.undo = &undo{keep: t.size, size: size}
-			e.Unsettled = true
+			failed.Unsettled = true
 		}
 	}
-	return e
+	return failed
 }
 
 // lineAt reads and checks a line, and returns its body.
@@ -523,36 +496,30 @@ func (t *source) lineNumber(off int64) (n int64) {
 
 // scanner reads lines without keeping more than one.
 type scanner struct {
-	*bufio.Scanner
+	*bufio.Reader
 	off int64 // of the next line
 }
 
 // lines returns a scanner of the lines of a file between two offsets.
 func lines(f io.ReaderAt, from, end int64) *scanner {
-	s := bufio.NewScanner(io.NewSectionReader(f, from, end-from))
-	s.Buffer(make([]byte, min(64<<10, end-from+1)), math.MaxInt)
-	s.Split(func(b []byte, end bool) (int, []byte, error) {
-		n := bytes.IndexByte(b, '\n') + 1
-		if n == 0 && end {
-			n = len(b)
-		}
-		if n == 0 {
-			return 0, nil, nil
-		}
-		return n, b[:n], nil
-	})
-	return &scanner{s, from}
+	return &scanner{bufio.NewReaderSize(io.NewSectionReader(f, from, end-from), int(min(64<<10, end-from+1))), from}
 }
 
 // next returns the next line without its newline; whole is false for a last
 // line that has none. The bytes are valid until the next call.
 func (s *scanner) next() (line []byte, whole bool, err error) {
-	if !s.Scan() {
-		return nil, false, cmp.Or(s.Err(), io.EOF)
+	line, err = s.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		start := bytes.Clone(line)
+		line, err = s.ReadBytes('\n')
+		line = append(start, line...)
 	}
-	s.off += int64(len(s.Bytes()))
-	if line, whole = bytes.CutSuffix(s.Bytes(), []byte("\n")); !whole {
-		err = s.Err() // what could not be read on is not a line that was cut off
+	s.off += int64(len(line))
+	switch {
+	case err == nil:
+		return line[:len(line)-1], true, nil
+	case err == io.EOF && len(line) > 0:
+		return line, false, nil
 	}
-	return line, whole, err
+	return nil, false, err // what could not be read on is not a line that was cut off
 }

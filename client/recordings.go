@@ -79,13 +79,14 @@ type Difference struct {
 	Kind         string   `json:"kind"` // state, routing, question, once or error
 	Step         int      `json:"step"` // 0: the input before the first
 	CheckpointID string   `json:"checkpoint"`
-	Branch       string   `json:"branch"`  // of the thread; empty for its first line
-	Path         []string `json:"path"`    // nodes from the graph down to the subgraph it is in
-	Node         string   `json:"node"`    // empty: the thread's start, or several
-	Field        string   `json:"field"`   // of the state, if it is about one
-	SubStep      int      `json:"substep"` // the superstep of the subgraph
-	Want         string   `json:"want"`    // recorded
-	Got          string   `json:"got"`     // now
+	Branch       string   `json:"branch"`    // of the thread; empty for its first line
+	Namespace    string   `json:"namespace"` // of the log it is in
+	Path         []string `json:"path"`      // nodes from the graph down to the subgraph it is in
+	Node         string   `json:"node"`      // empty: the graph's start, or several
+	Field        string   `json:"field"`     // of the state, if it is about one
+	SubStep      int      `json:"substep"`   // the superstep of the subgraph; 0: its input
+	Want         string   `json:"want"`      // recorded
+	Got          string   `json:"got"`       // now
 }
 
 // ReplayThread runs a thread's graph, as the server has it now, against what was recorded of

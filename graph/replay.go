@@ -17,15 +17,16 @@ import (
 //
 //	type Difference struct {
 //		Kind       DiffKind      `json:"kind"`
-//		Step       int           `json:"step"`              // the superstep, counted over the thread's life; 0: the input before it
-//		Checkpoint checkpoint.ID `json:"checkpoint"`        // the recorded one that differs
-//		Branch     string        `json:"branch,omitempty"`  // of the thread; empty for its first line
-//		Path       []string      `json:"path,omitempty"`    // nodes from the root graph down to the subgraph it is in
-//		Node       string        `json:"node,omitempty"`    // empty: the thread's start, or several
-//		Field      string        `json:"field,omitempty"`   // of the state, if it is about one
-//		SubStep    int           `json:"substep,omitempty"` // the superstep of the subgraph
-//		Want       string        `json:"want"`              // recorded
-//		Got        string        `json:"got"`               // of today's code
+//		Step       int           `json:"step"`                // the superstep, counted over the thread's life; 0: the input before it
+//		Checkpoint checkpoint.ID `json:"checkpoint"`          // the thread's recorded one that differs
+//		Branch     string        `json:"branch,omitempty"`    // of the thread; empty for its first line
+//		Namespace  string        `json:"namespace,omitempty"` // of the log it is in
+//		Path       []string      `json:"path,omitempty"`      // nodes from the root graph down to the subgraph it is in
+//		Node       string        `json:"node,omitempty"`      // empty: the graph's start, or several
+//		Field      string        `json:"field,omitempty"`     // of the state, if it is about one
+//		SubStep    int           `json:"substep,omitempty"`   // the superstep of the subgraph; 0: its input
+//		Want       string        `json:"want"`                // recorded
+//		Got        string        `json:"got"`                 // of today's code
 //	}
 //
 //	func (d *Difference) String() string
@@ -52,7 +53,8 @@ const (
 // Each superstep is run from the state that was recorded before it, with the
 // answers that were given, so that a difference doesn't lead to others further
 // on; all branches of the thread are replayed, in the order in which they were
-// recorded. Nothing is stored. [Once] and [Do] call nothing: they return the recorded
+// recorded. The log of a subgraph is replayed likewise, by itself: the node that calls it
+// is given what was recorded of it. Nothing is stored. [Once] and [Do] call nothing: they return the recorded
 // result, or the recorded error's text, and where there is none a
 // error that is [ErrNotRecorded]. For this the thread must have run with [RecordOnce]. What
 // nodes do outside of Once they do again; the recorded changes of nodes that call

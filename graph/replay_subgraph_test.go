@@ -32,8 +32,8 @@ func TestReplayOfASubgraphThatKeepsItsStateInsideAnother(t *testing.T) {
 	same(t, g, taped(t, store, "t"))
 }
 
-// A subgraph that had begun when the state was edited, its own or that around it, is
-// taken as it was recorded: run again from its beginning it would see the edit too soon.
+// A subgraph that waited while the state was edited, its own or that around it, is not
+// run as if it had seen the edit before it was made.
 func TestReplayOfASubgraphThatWaitedWhileTheStateWasEdited(t *testing.T) {
 	c := func(t *testing.T) *graph.Graph[Shared] {
 		b := graph.New[Shared]("child")
@@ -111,4 +111,56 @@ func TestReplayOfForksInsideNestedSubgraphs(t *testing.T) {
 	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("three")))
 	equal(t, "ran", snap.State.ran(), "p heard two q heard three")
 	same(t, g, taped(t, store, "t"))
+}
+
+// A subgraph's log is replayed by itself: each of its nodes runs once for each record, a
+// difference is told once, where it is, and what calls the subgraph goes on with what
+// was recorded.
+func TestAReplayTellsADifferenceInsideASubgraphOnce(t *testing.T) {
+	ran := 0
+	build := func(word string, in int, opts ...graph.Option) *graph.Graph[trail] {
+		child := graph.New[trail]("child")
+		child.AddNode("first", func(_ context.Context, s *trail) error {
+			ran++
+			s.Note = word
+			return nil
+		})
+		child.AddNode("ask", func(ctx context.Context, s *trail) error {
+			heard, err := graph.Interrupt[string](ctx, "q", nil)
+			s.Ran.Add(s.Note + " " + heard)
+			return err
+		})
+		child.AddSequence("first", "ask").AddEdge(graph.Start, "first")
+		b := graph.New[trail]("parent")
+		graph.AddSubgraph(b, "sub", compile(t, child), graph.Mapping[trail, trail]{
+			In:  func(_, c *trail) { c.N = in },
+			Out: func(c, p *trail) { p.Ran.Add(c.Ran.Slice()...) },
+		})
+		return compile(t, b.AddEdge(graph.Start, "sub"), opts...)
+	}
+	store := checkpoint.NewMemory()
+	g := build("old", 1, graph.WithCheckpointer(store))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("yes")))
+	equal(t, "ran", snap.State.ran(), "old yes")
+	rec := taped(t, store, "t")
+
+	ran = 0
+	same(t, g, rec)
+	equal(t, "times that the first node ran", ran, 1)
+	var ds []graph.Difference
+	for d, err := range build("new", 1).Replay(bg, rec, graph.ReplayOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ds = append(ds, d)
+	}
+	if len(ds) != 1 {
+		t.Fatalf("differences are %v, want one", ds)
+	}
+	d := ds[0]
+	equal(t, "namespace", d.Namespace, asked.Tasks[0].Inside)
+	equal(t, "difference", fmt.Sprint(d.Step, d.SubStep, d.Path, d.Node, d.Field, d.Want, d.Got), `1 1 [sub]firstNote"old""new"`)
+	equal(t, "checkpoint", string(d.Checkpoint), asked.Checkpoint)
+	equalSlice(t, "of another input", differences(t, build("old", 2), rec), []string{"1 sub/ state N: 1 | 2"})
 }

@@ -1177,7 +1177,7 @@ func TestSchemaCommandListToTheContainingGraphReplays(t *testing.T) {
 		{Update: graph.MapState{"param": 1}, Goto: graph.GotoParent("worker")}, {Update: graph.MapState{"param": 3}, Goto: graph.GotoParent("worker")},
 	})
 	first(t, leaving(t, other, worked), taped(t, store, "t"),
-		`1 /sub routing : leads to worker with {"param":1}, worker with {"param":2} | leads to worker with {"param":1}, worker with {"param":3}`)
+		`1 sub/leave routing : leads to worker with {"param":1}, worker with {"param":2} | leads to worker with {"param":1}, worker with {"param":3}`)
 	same(t, leaving(t, other, worked), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"sub/leave"}})
 	same(t, leaving(t, other, worked), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"sub"}})
 }

@@ -503,11 +503,11 @@ func (h *handle) records(ctx context.Context, q HistoryQuery) iter.Seq2[*checkpo
 			yield(nil, err)
 			return
 		}
-		line := local.Line
 		if q.OldestFirst {
-			line = local.LineAsc
+			local.LineFrom(ctx, set.store, tip, 1, true)(yield)
+		} else {
+			local.Line(ctx, set.store, tip, true)(yield)
 		}
-		line(ctx, set.store, tip, true)(yield)
 	}
 }
 

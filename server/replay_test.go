@@ -112,7 +112,7 @@ func TestAThreadIsReplayedAgainstItsGraphAsItIsServedNow(t *testing.T) {
 		"no body":          {first, ``, nil, false},
 		"another one": {changed, `{}`, []string{
 			`1 greet state advice "Off to Bonn" "Away to Bonn"`, `1 greet state fare 10 12`,
-			`2 research/look state advice "Off to Bonn, take a coat" "Off to Bonn, take an umbrella"`, `2 research state advice "Off to Bonn, take a coat" "Off to Bonn, take an umbrella"`,
+			`2 research/look state advice "Off to Bonn, take a coat" "Off to Bonn, take an umbrella"`,
 			`3 book question  asks "sure": "Book it?" asks "sure": "Shall it be booked?"`,
 		}, false},
 		"the first difference alone":       {changed, `{"limit":1}`, []string{`1 greet state advice "Off to Bonn" "Away to Bonn"`}, true},

@@ -64,7 +64,6 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		return nil, &CallError{Call: "Call", Node: t.node.Name, Key: call.Key, Reason: notUTF8}
 	}
 	if s.o.Tape != nil {
-		s.o.Tape.p.store.show(t.at.children)
 		call.Program = quiet(call.Program)
 	}
 	if scope := scopeOf(ctx); scope != "" {
@@ -119,11 +118,13 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	o.address += "/" + url.QueryEscape(call.Key)
 	o.Check = o.Check || t.s.o.Check // what a run is checked for holds for all of it
 	o.path, o.tags = s.o.childPath(t.node), tagsOf(s.o.tags, t.node)
-	if s.o.Tape != nil {
-		o.Tape = s.o.Tape.child(t, &call, ns)
-	}
 	o.within = append(slices.Clip(s.o.within), checkpoint.Segment(t.node.Name, t.taskID(), call.Key))
 	o.Metadata = map[string]string{MetaTask: t.id()}
+	if s.o.Tape != nil {
+		if err := s.o.Tape.subgraph(ctx, t, &call, &o); err != nil {
+			return nil, err
+		}
+	}
 	var child *Session
 	if o.Trace != nil {
 		p := Part{Kind: PartRun, Graph: call.Program.Plan.Name, Path: o.path, Tags: o.tags, Log: o.Log}
@@ -140,6 +141,8 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	switch {
 	case !mine:
 		err = child.Begin(ctx, checkpoint.SourceInput, nil, call.Input, Command{})
+	case o.Tape != nil && len(OpenQuestions(child.m)) > 0: // it waits, as was recorded
+		return nil, t.interruptedBy(child)
 	case child.m.Pending():
 		if answers := t.answersFor(child.m); len(answers) > 0 {
 			err = child.Answer(answers, nil)
@@ -152,15 +155,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.o.Limit.release()
-	err = child.Drive(ctx)
-	if err == nil && o.Tape != nil {
-		err = o.Tape.drive(ctx, child)
-	}
-	if aerr := s.o.Limit.acquire(ctx); aerr != nil && s.o.Limit != nil {
-		s.o.Limit.slots <- struct{}{} // the worker gives back a place; take one without regard to the context
-		err = errors.Join(err, aerr)
-	}
+	err = s.o.Limit.without(ctx, func() error { return child.Drive(ctx) })
 	if ierr := t.interruptedBy(child); ierr != nil {
 		if err != nil {
 			t.mu.Lock()
@@ -314,9 +309,9 @@ func ChildNamespace(parent, node, task string, keep bool, key string) string {
 // openChild opens the subgraph's log where this task left it (mine), where the
 // thread's line left it, or empty.
 func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session, mine bool, err error) {
-	if o.Store == nil {
+	if o.Store == nil || o.Tape != nil {
 		s, err = Open(ctx, call.Program, &o, "", false)
-		return s, false, err
+		return s, o.Tape != nil && o.Tape.begun, err
 	}
 	if t.s.saver.mode == Exit {
 		t.s.saver.forget(o.Log.Namespace)
@@ -329,9 +324,6 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	t.mu.Lock()
 	pointer := t.talking().Children[o.Log.Namespace]
 	t.mu.Unlock()
-	if o.Tape != nil { // the run is replayed from its beginning
-		pointer = ""
-	}
 	switch {
 	case head != nil && head.Metadata[MetaTask] == t.id():
 		mine = true
@@ -466,7 +458,7 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 	// What an earlier process recorded comes first, then what this one did.
 	var all collected
 	if child.tip != nil {
-		for r, err := range LineAsc(ctx, child.o.Store, child.tip.Record, false) {
+		for r, err := range LineFrom(ctx, child.o.Store, child.tip.Record, 1, false) {
 			if err != nil {
 				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
 			}

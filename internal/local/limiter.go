@@ -1,6 +1,9 @@
 package local
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Limiter bounds how many tasks run at a time across a run and its subgraphs.
 // A task that waits for a subgraph gives its place up for that time, so limits
@@ -31,4 +34,15 @@ func (l *Limiter) release() {
 	if l != nil {
 		<-l.slots
 	}
+}
+
+// without gives a place up for as long as fn runs.
+func (l *Limiter) without(ctx context.Context, fn func() error) error {
+	l.release()
+	err := fn()
+	if aerr := l.acquire(ctx); aerr != nil {
+		l.slots <- struct{}{} // the worker gives back a place; take one without regard to the context
+		err = errors.Join(err, aerr)
+	}
+	return err
 }

@@ -226,13 +226,8 @@ func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, m
 	}
 }
 
-// LineAsc is Line with the oldest record first.
-func LineAsc(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, meta bool) func(yield func(*checkpoint.Record, error) bool) {
-	return lineFrom(ctx, store, rec, 1, meta)
-}
-
-// lineFrom is LineAsc from a number on.
-func lineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, from int64, meta bool) func(yield func(*checkpoint.Record, error) bool) {
+// LineFrom is Line with the oldest record first, from a number on.
+func LineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, from int64, meta bool) func(yield func(*checkpoint.Record, error) bool) {
 	return func(yield func(*checkpoint.Record, error) bool) {
 		from := from
 		for _, span := range spans(rec) {
@@ -340,7 +335,7 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 	last, seq, size := known.id, known.seq, known.tip.Range+known.tip.Bytes
 	var since []*checkpoint.Record
 	if seq < tip.Record.Seq {
-		for r, err := range lineFrom(ctx, store, tip.Record, seq+1, false) {
+		for r, err := range LineFrom(ctx, store, tip.Record, seq+1, false) {
 			if err != nil {
 				return false, err
 			}

@@ -394,7 +394,7 @@ func (t *Task) recorded(ctx context.Context, c call, name string, run func(id on
 		return nil, err
 	}
 	if t.s.o.Tape != nil {
-		return t.s.o.Tape.once(t, c, name)
+		return t.s.o.Tape.recall(t, c, name)
 	}
 	top := t.top()
 	id := onceID{top.at.epoch, top.at.step(), top.index, t.onceName(name)}

@@ -11,9 +11,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/recording"
@@ -36,21 +35,22 @@ const (
 // Difference says where today's code and a recording part.
 type Difference struct {
 	Kind       DiffKind      `json:"kind"`
-	Step       int           `json:"step"`              // the superstep, counted over the thread's life; 0: the input before it
-	Checkpoint checkpoint.ID `json:"checkpoint"`        // the recorded one that differs
-	Branch     string        `json:"branch,omitempty"`  // of the thread; empty for its first line
-	Path       []string      `json:"path,omitempty"`    // nodes from the root graph down to the subgraph it is in
-	Node       string        `json:"node,omitempty"`    // empty: the thread's start, or several
-	Field      string        `json:"field,omitempty"`   // of the state, if it is about one
-	SubStep    int           `json:"substep,omitempty"` // the superstep of the subgraph
-	Want       string        `json:"want"`              // recorded
-	Got        string        `json:"got"`               // of today's code
+	Step       int           `json:"step"`                // the superstep, counted over the thread's life; 0: the input before it
+	Checkpoint checkpoint.ID `json:"checkpoint"`          // the thread's recorded one that differs
+	Branch     string        `json:"branch,omitempty"`    // of the thread; empty for its first line
+	Namespace  string        `json:"namespace,omitempty"` // of the log it is in
+	Path       []string      `json:"path,omitempty"`      // nodes from the root graph down to the subgraph it is in
+	Node       string        `json:"node,omitempty"`      // empty: the graph's start, or several
+	Field      string        `json:"field,omitempty"`     // of the state, if it is about one
+	SubStep    int           `json:"substep,omitempty"`   // the superstep of the subgraph; 0: its input
+	Want       string        `json:"want"`                // recorded
+	Got        string        `json:"got"`                 // of today's code
 }
 
 func (d *Difference) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "step %d", d.Step)
-	if name := strings.Join(append(slices.Clip(d.Path), d.Node), "/"); name != "" {
+	if name := nodePath(d.Path, d.Node); name != "" {
 		fmt.Fprintf(&b, ", node %q", name)
 	}
 	if d.SubStep > 0 {
@@ -65,8 +65,6 @@ func (d *Difference) String() string {
 	return b.String()
 }
 
-func (d *Difference) same(o *Difference) bool { return reflect.DeepEqual(d, o) }
-
 // ReplayOptions are the settings of a replay.
 type ReplayOptions struct {
 	Take   []string // nodes whose recorded changes stand for them; in subgraphs with their path
@@ -77,25 +75,27 @@ type ReplayOptions struct {
 // Replay runs the tasks of a recorded thread again, each superstep from the state
 // that was recorded before it, and yields where they come to something else: in
 // the order in which the thread's records were written, on all of its branches.
-// Nothing is stored, and no sub-step is run. Options has no store.
+// The log of a subgraph is replayed likewise, by itself: what calls the subgraph is
+// given what is recorded of it. Nothing is stored, and no sub-step is run. Options has
+// no store.
 func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Recording, ro ReplayOptions) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
-		r := &replay{prog: quiet(prog), o: o, ro: ro, logs: indexLogs(rec), take: map[string]bool{}}
+		of := &recorded{logs: indexLogs(rec), ro: ro, take: map[string]bool{}, done: map[*checkpoint.Record]bool{}}
 		for _, n := range ro.Take {
-			r.take[n] = true
+			of.take[n] = true
 		}
-		r.log = r.logs[o.Log.Namespace]
+		r := &replay{recorded: of, prog: quiet(prog), o: o, log: of.logs[o.Log.Namespace]}
 		if r.log == nil || len(r.log.Records) == 0 {
 			yield(Difference{}, fmt.Errorf("the recording of thread %q has no log %q", rec.Header.Thread, o.Log.Namespace))
 			return
 		}
+		taped := false // there is a result of Once
 		for _, l := range rec.Logs {
 			for _, c := range l.Records {
-				r.taped = r.taped || slices.ContainsFunc(c.Once, func(o checkpoint.OnceResult) bool { return o.Kept() })
+				taped = taped || slices.ContainsFunc(c.Once, func(o checkpoint.OnceResult) bool { return o.Kept() })
 			}
-			r.taped = r.taped || slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool { return res.Kind == checkpoint.KindOnce })
+			taped = taped || slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool { return res.Kind == checkpoint.KindOnce })
 		}
-		r.calls = callsOf(r.logs, r.log.Namespace)
 		seen := map[string]bool{}
 		for _, next := range r.log.Records {
 			if err := ctx.Err(); err != nil {
@@ -108,10 +108,13 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 				return
 			}
 			for _, d := range ds {
+				if d.Kind == DiffOnce && !taped {
+					d.Want = "no result of Once: the thread ran without the option RecordOnce"
+				}
 				// A task is run more than once if something is asked.
 				key := fmt.Sprint(next.Epoch, d.Kind, d.Path, d.Node, d.Field, d.SubStep, d.Want, d.Got)
-				if d.Step = next.Step; next.Source == checkpoint.SourceInterrupt {
-					d.Step++ // the superstep is open
+				d.Step = stepOf(next)
+				if next.Source == checkpoint.SourceInterrupt {
 					key = fmt.Sprint(r.log.closes(next), key)
 				}
 				if seen[key] {
@@ -127,89 +130,33 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 	}
 }
 
+// recorded is what the replays of a thread's logs share.
+type recorded struct {
+	logs map[string]*tapeLog
+	ro   ReplayOptions
+	take map[string]bool // ReplayOptions.Take
+
+	mu   sync.Mutex
+	done map[*checkpoint.Record]bool // of subgraphs: they were replayed
+}
+
+// replay is the replay of one log.
 type replay struct {
-	prog  *Program
-	o     Options
-	ro    ReplayOptions
-	logs  map[string]*tapeLog
-	log   *tapeLog
-	take  map[string]bool
-	calls map[taskOf]*calledGraphs
-	taped bool // there is a result of Once
+	*recorded
+	prog *Program
+	o    Options
+	log  *tapeLog
+
+	within *Program // of a subgraph: what contains it
+	input  func(state any) error
 }
 
-// taskOf names a task by the record that planned its superstep.
-type taskOf struct {
-	epoch checkpoint.ID
-	index int
-}
-
-// calledGraphs is what the logs of the subgraphs say that a task has called, and those
-// in them.
-type calledGraphs struct {
-	begun  time.Time
-	edited bool // from outside
-}
-
-// callsOf lists the tasks of a log that have called subgraphs.
-func callsOf(logs map[string]*tapeLog, root string) map[taskOf]*calledGraphs {
-	calls := map[taskOf]*calledGraphs{}
-	roots := map[checkpoint.ID]taskOf{} // by superstep of a subgraph
-	byDepth := slices.SortedFunc(maps.Keys(logs), func(a, b string) int { return len(a) - len(b) })
-	for _, ns := range byDepth {
-		if !checkpoint.Below(ns, root) {
-			continue
-		}
-		for _, r := range logs[ns].Records {
-			_, id, _ := strings.Cut(r.Metadata[MetaTask], "|")
-			part := strings.Split(id, ".")
-			if len(part) != 3 {
-				continue
-			}
-			index, _ := strconv.Atoi(part[1])
-			task, ok := roots[checkpoint.ID(part[0])]
-			if !ok {
-				task = taskOf{checkpoint.ID(part[0]), index}
-			}
-			roots[r.Epoch] = task
-			c := calls[task]
-			if c == nil {
-				c = &calledGraphs{begun: r.CreatedAt}
-				calls[task] = c
-			}
-			if r.CreatedAt.Before(c.begun) {
-				c.begun = r.CreatedAt
-			}
-			c.edited = c.edited || r.Source == checkpoint.SourceUpdate || r.Source == checkpoint.SourceInside
-		}
+// stepOf returns the superstep that a record closes, or that is open at it.
+func stepOf(r *checkpoint.Record) int {
+	if r.Source == checkpoint.SourceInterrupt {
+		return r.Step + 1
 	}
-	return calls
-}
-
-// edited lists the tasks of the superstep that is open at a record whose subgraphs had
-// begun when the state was edited, theirs or the one around them: they can't be run
-// again from their beginning.
-func (r *replay) edited(at *checkpoint.Record) map[int]bool {
-	var last time.Time // edit of the state around them
-	for b := range r.log.back(at) {
-		if b.Epoch != at.Epoch || b.ID == b.Epoch {
-			break
-		}
-		if len(b.Changes) > 0 && b.CreatedAt.After(last) {
-			last = b.CreatedAt
-		}
-	}
-	found := map[int]bool{}
-	epoch := r.log.byID[at.Epoch]
-	if epoch == nil { // it was pruned
-		return nil
-	}
-	for i := range epoch.Tasks {
-		if c := r.calls[taskOf{at.Epoch, i}]; c != nil && (c.edited || !c.begun.After(last)) {
-			found[i] = true
-		}
-	}
-	return found
+	return r.Step
 }
 
 // step replays what led from a record's predecessor to it.
@@ -231,50 +178,27 @@ func (r *replay) step(ctx context.Context, next *checkpoint.Record) ([]Differenc
 	}
 	var unknown *core.UnknownNodeError
 	if errors.As(err, &unknown) {
-		return []Difference{{Kind: DiffError, Node: unknown.Node, Want: "the node runs", Got: unknown.Error()}}, nil
+		ds, err = []Difference{{Kind: DiffError, Node: unknown.Node, Want: "the node runs", Got: unknown.Error()}}, nil
+	}
+	for i := range ds {
+		d := &ds[i]
+		if d.Namespace != "" { // it is in a subgraph
+			continue
+		}
+		if d.Namespace = r.log.Namespace; len(r.o.path) > 0 {
+			d.Path, d.SubStep = slices.Concat(r.o.path, d.Path), stepOf(next)
+		}
 	}
 	return ds, err
 }
 
-// open opens the thread as it was at a record; nil: before the first.
-func (r *replay) open(ctx context.Context, at *checkpoint.Record) (*Session, *play, error) {
-	p := &play{logs: r.logs, take: r.take, missed: map[int][]Difference{}}
-	p.store = &replayStore{logs: r.logs, ns: r.log.Namespace, head: at}
-	if at != nil {
-		p.store.show(at.Children)
-	}
+// open opens the thread as it was at a record, nil: before the first, for what next
+// says was done then.
+func (r *replay) open(ctx context.Context, at, next *checkpoint.Record) (*Session, error) {
 	o := r.o
-	o.Store, o.Durability, o.Bus, o.RecordOnce = p.store, Sync, nil, false
-	o.Tape = &Tape{p: p, root: -1, ns: r.log.Namespace, log: r.log, prog: r.prog, here: r.log.Namespace}
-	s, err := Open(ctx, r.prog, &o, "", false)
-	return s, p, err
-}
-
-// records sets the root tape: the records of the open superstep up to at, and
-// those that follow.
-func (r *replay) records(tp *Tape, at, next *checkpoint.Record, cut bool) {
-	for b := range r.log.back(at) {
-		if b.Epoch != at.Epoch {
-			break
-		}
-		tp.full = append(tp.full, b)
-	}
-	slices.Reverse(tp.full)
-	if next.Epoch == at.Epoch {
-		tp.full = append(tp.full, next)
-	}
-	if tp.cut = tp.full; !cut {
-		tp.cut = nil
-	}
-	if c := next; c.Epoch == c.ID {
-		tp.full = append(slices.Clip(tp.full), c)
-	} else if c := r.log.closes(next); c != nil {
-		tp.full = append(slices.Clip(tp.full), c)
-	}
-	tp.index()
-	if c := tp.full[len(tp.full)-1]; c.Epoch == c.ID && c.Source == checkpoint.SourceInput { // it gave the superstep up
-		tp.epochs[at.Step+1] = at.Epoch
-	}
+	o.Store, o.Tape = r.store(at), r.tape(at, next)
+	o.Durability, o.Bus, o.RecordOnce, o.Before, o.After = Sync, nil, false, nil, nil
+	return Open(ctx, r.prog, &o, "", false)
 }
 
 // runTasks runs tasks and waits for them.
@@ -291,7 +215,7 @@ func (s *Session) runTasks(ctx context.Context, tasks []int) error {
 
 // entry replays where an input leads.
 func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]Difference, error) {
-	s, _, err := r.open(ctx, before)
+	s, err := r.open(ctx, before, next)
 	var unknown *core.UnknownNodeError
 	if errors.As(err, &unknown) { // it was given up: nobody minds that it can't run
 		return nil, nil
@@ -311,6 +235,12 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 	if err != nil {
 		return nil, fmt.Errorf("what checkpoint %s left: %w", next.ID, err)
 	}
+	var ds []Difference
+	if r.input != nil {
+		if ds, err = r.given(s, base, next); err != nil {
+			return nil, err
+		}
+	}
 	err = s.begin(ctx, checkpoint.SourceInput, left, base, changes, Command{})
 	if err == nil {
 		err = s.Flush(ctx)
@@ -319,21 +249,40 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 		return nil, ctx.Err()
 	}
 	if err != nil && s.last == nil {
-		return []Difference{{Kind: DiffError, Want: "leads to " + plannedText(s.prog.Plan, next.Tasks), Got: err.Error()}}, nil
+		return append(ds, Difference{Kind: DiffError, Want: "leads to " + plannedText(s.prog.Plan, next.Tasks), Got: err.Error()}), nil
 	}
-	return compareRouting(s.prog, nil, next, s.last), nil
+	return append(ds, r.compareRouting(next, s.last)...), nil
+}
+
+// given compares what a subgraph is given with its recorded input.
+func (r *replay) given(s *Session, base any, next *checkpoint.Record) ([]Difference, error) {
+	got := &checkpoint.Record{Version: s.prog.Version}
+	changes, err := s.prog.edit(base, r.input)
+	if err != nil {
+		return []Difference{{Kind: DiffError, Want: "its input is made", Got: err.Error()}}, nil
+	}
+	if changes != nil {
+		data, err := s.prog.Values.Encode(changes)
+		if err != nil {
+			return nil, err
+		}
+		got.Changes = []checkpoint.Change{{Data: data}}
+	}
+	want := *next
+	if want.Changes = nil; len(next.Changes) > 0 {
+		want.Changes = []checkpoint.Change{{Data: next.Changes[len(next.Changes)-1].Data}}
+	}
+	return r.compareState(&want, got, nil), nil
 }
 
 // closing replays a whole superstep and its end.
 func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) ([]Difference, error) {
-	s, p, err := r.open(ctx, before)
+	s, err := r.open(ctx, before, next)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	r.records(s.o.Tape, before, next, false)
-	s.o.Tape.edited = r.edited(before)
-	m := s.m
+	m, tp := s.m, s.o.Tape
 	var due []int
 	for i := range m.Tasks() {
 		switch t := m.Task(i); {
@@ -351,18 +300,17 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 	whole := true
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		ds = append(ds, p.missed[i]...)
-		ds = append(ds, p.children(i, r.ro.Ignore)...)
+		ds = append(ds, tp.found[i]...)
 		node := s.prog.Plan.NameOf(t.Node)
 		switch t.Status {
 		case core.Done:
 			continue
 		case core.Interrupted:
 			for _, q := range t.Unanswered() {
-				ds = append(ds, Difference{Kind: DiffQuestion, Path: clipPath(q.Path), Node: q.Node, Want: "nothing is asked", Got: questionText(&q)})
+				ds = append(ds, Difference{Kind: DiffQuestion, Path: q.Path, Node: q.Node, Want: "nothing is asked", Got: questionText(&q)})
 			}
 		default:
-			if len(p.missed[i]) == 0 || !errors.Is(t.Err, ErrNotRecorded) {
+			if !tp.missed[i] || !errors.Is(t.Err, ErrNotRecorded) {
 				ds = append(ds, Difference{Kind: DiffError, Node: node, Want: "the node finishes", Got: failureText(t)})
 			}
 		}
@@ -380,7 +328,7 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 				}
 			}
 		}
-		return r.hint(append(ds, compareState(s.prog, nil, next, got, r.ro.Ignore, done)...)), nil
+		return append(ds, r.compareState(next, got, done)...), nil
 	}
 	s.m.Drain()
 	err = s.Drive(ctx)
@@ -399,36 +347,31 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 		}
 		return append(ds, d), nil
 	}
-	ds = append(ds, compareState(s.prog, nil, next, got, r.ro.Ignore, nil)...)
-	return r.hint(append(ds, compareRouting(s.prog, nil, next, got)...)), nil
+	ds = append(ds, r.compareState(next, got, nil)...)
+	return append(ds, r.compareRouting(next, got)...), nil
 }
 
 // asking replays a superstep up to where it waits for answers.
 func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([]Difference, error) {
-	s, p, err := r.open(ctx, before)
+	s, err := r.open(ctx, before, next)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	r.records(s.o.Tape, before, next, true)
-	m := s.m
-	asked, skip := map[int][]checkpoint.Question{}, r.edited(next)
+	m, tp := s.m, s.o.Tape
+	asked, skip := map[int][]checkpoint.Question{}, map[int]bool{}
 	for _, o := range next.Open {
 		for _, q := range o.Questions {
 			skip[o.Task] = skip[o.Task] || !q.Answered && o.Cut // it may have asked less than it would
 			if !q.Answered && q.When == "inside" {
 				asked[o.Task] = append(asked[o.Task], q)
 			}
-			for k := range q.Path { // recorded changes stand for what asked it
-				skip[o.Task] = skip[o.Task] || r.take[strings.Join(q.Path[:k+1], "/")]
-			}
-			skip[o.Task] = skip[o.Task] || r.take[strings.Join(append(slices.Clip(q.Path), q.Node), "/")]
 		}
 	}
 	var due []int
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		if !t.Startable() || t.Ran() || skip[i] || s.o.Tape.takes(&s.prog.Nodes[t.Node], i) {
+		if !t.Startable() || t.Ran() || skip[i] || tp.takes(&s.prog.Nodes[t.Node]) {
 			continue
 		}
 		// Others are looked at when the superstep closes; but it may never. Those that
@@ -447,30 +390,25 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 		if t.Status == core.Interrupted {
 			got = slices.DeleteFunc(slices.Clone(t.Unanswered()), func(q checkpoint.Question) bool { return q.When != "inside" })
 		}
-		if len(want) == 0 && len(got) == 0 {
+		if len(want) == 0 && len(got) == 0 { // but what its subgraphs did is not looked at again
+			ds = append(ds, slices.DeleteFunc(tp.found[i], func(d Difference) bool { return d.Namespace == "" })...)
 			continue
 		}
-		ds = append(ds, p.missed[i]...)
-		ds = append(ds, p.children(i, r.ro.Ignore)...)
+		ds = append(ds, tp.found[i]...)
 		if t.Status == core.Failed || t.Status == core.Waiting {
-			if len(p.missed[i]) == 0 || !errors.Is(t.Err, ErrNotRecorded) {
+			if !tp.missed[i] || !errors.Is(t.Err, ErrNotRecorded) {
 				ds = append(ds, Difference{Kind: DiffError, Node: s.prog.Plan.NameOf(t.Node), Want: questionText(&want[0]), Got: failureText(t)})
 			}
 			continue
 		}
 		ds = append(ds, compareQuestions(s.prog.Plan.NameOf(t.Node), want, got)...)
 	}
-	return r.hint(ds), nil
+	return ds, nil
 }
 
-// hint says why a recording has no result of Once, if it has none at all.
-func (r *replay) hint(ds []Difference) []Difference {
-	for i := range ds {
-		if ds[i].Kind == DiffOnce && !r.taped {
-			ds[i].Want = "no result of Once: the thread ran without the option RecordOnce"
-		}
-	}
-	return ds
+// nodePath joins names of nodes, and what is in the last.
+func nodePath(path []string, name string) string {
+	return strings.Join(append(slices.Clip(path), name), "/")
 }
 
 func failureText(t *core.Task) string {
@@ -484,48 +422,9 @@ func failureText(t *core.Task) string {
 	return "it is cut short"
 }
 
-// children compares what subgraphs that a task called did on the way.
-func (p *play) children(task int, ignore []string) (ds []Difference) {
-	p.mu.Lock()
-	tapes := slices.DeleteFunc(slices.Clone(p.tapes), func(tp *Tape) bool { return tp.root != task })
-	p.mu.Unlock()
-	add := func(sub []Difference, step int) {
-		for i := range sub {
-			sub[i].SubStep = step
-			if !slices.ContainsFunc(ds, func(d Difference) bool { return d.same(&sub[i]) }) { // a task that is tried again calls again
-				ds = append(ds, sub[i])
-			}
-		}
-	}
-	// What a superstep's own subgraphs did comes before what it came to. Step -1
-	// is any: those of a superstep that is open come last.
-	var of func(parent *Tape, step int)
-	done := map[*Tape]bool{}
-	of = func(parent *Tape, step int) {
-		for _, tp := range tapes {
-			if tp.parent != parent && parent != nil || parent == nil && tp.parent.parent != nil || step >= 0 && tp.step != step || done[tp] {
-				continue
-			}
-			done[tp] = true
-			for _, got := range p.store.writtenTo(tp.here) {
-				if got.Source != checkpoint.SourceLoop {
-					continue
-				}
-				of(tp, got.Step)
-				if want := tp.closed[got.Step]; want != nil {
-					add(compareState(tp.prog, tp.path, want, got, ignore, nil), got.Step)
-					add(compareRouting(tp.prog, tp.path, want, got), got.Step)
-				}
-			}
-			of(tp, -1)
-		}
-	}
-	of(nil, -1)
-	return ds
-}
-
 // compareState compares what tasks wrote. Only, if not nil, are those to compare.
-func compareState(prog *Program, path []string, want, got *checkpoint.Record, ignore []string, only map[int]bool) (ds []Difference) {
+func (r *replay) compareState(want, got *checkpoint.Record, only map[int]bool) (ds []Difference) {
+	prog := r.prog
 	type wrote struct {
 		node      string
 		want, got map[string]json.RawMessage
@@ -544,7 +443,7 @@ func compareState(prog *Program, path []string, want, got *checkpoint.Record, ig
 		}
 		fields, err := normal(prog.Values, want.Version, c.Data)
 		if err != nil {
-			ds = append(ds, Difference{Kind: DiffState, Path: path, Node: at(c).node, Want: text(c.Data), Got: "the program can't read it: " + err.Error()})
+			ds = append(ds, Difference{Kind: DiffState, Node: at(c).node, Want: text(c.Data), Got: "the program can't read it: " + err.Error()})
 			continue
 		}
 		at(c).want = fields
@@ -553,7 +452,7 @@ func compareState(prog *Program, path []string, want, got *checkpoint.Record, ig
 		c := &got.Changes[i]
 		fields, err := normal(prog.Values, prog.Version, c.Data)
 		if err != nil {
-			ds = append(ds, Difference{Kind: DiffState, Path: path, Node: at(c).node, Want: "a value that can be read again", Got: text(c.Data) + ": " + err.Error()})
+			ds = append(ds, Difference{Kind: DiffState, Node: at(c).node, Want: "a value that can be read again", Got: text(c.Data) + ": " + err.Error()})
 			continue
 		}
 		at(c).got = fields
@@ -569,10 +468,10 @@ func compareState(prog *Program, path []string, want, got *checkpoint.Record, ig
 		}
 		for _, f := range slices.Sorted(maps.Keys(names)) {
 			a, b := w.want[f], w.got[f]
-			if slices.Contains(ignore, strings.Join(append(slices.Clip(path), f), "/")) || a != nil && b != nil && sameJSON(a, b) {
+			if slices.Contains(r.ro.Ignore, nodePath(r.o.path, f)) || a != nil && b != nil && sameJSON(a, b) {
 				continue
 			}
-			ds = append(ds, Difference{Kind: DiffState, Path: path, Node: w.node, Field: f, Want: written(a), Got: written(b)})
+			ds = append(ds, Difference{Kind: DiffState, Node: w.node, Field: f, Want: written(a), Got: written(b)})
 		}
 	}
 	return ds
@@ -636,32 +535,11 @@ func sameJSON(a, b json.RawMessage) bool {
 }
 
 // compareRouting compares what was planned.
-func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) (ds []Difference) {
-	g := prog.Plan
-	for i := range max(len(want.Tasks), len(got.Tasks)) {
-		var a, b checkpoint.Task
-		if i < len(want.Tasks) {
-			a = want.Tasks[i]
-			if over, err := core.Upgrade(prog.Values, want.Version, a.Overlay); err == nil {
-				a.Overlay = over
-			}
-		}
-		if i < len(got.Tasks) {
-			b = got.Tasks[i]
-		}
-		if g.Present(a.Node) == b.Node && a.Sent == b.Sent && sameJSON(a.Payload, b.Payload) && sameJSON(a.Overlay, b.Overlay) {
-			continue
-		}
-		from := a.From
-		if i >= len(want.Tasks) {
-			from = b.From
-		}
-		d := Difference{Kind: DiffRouting, Path: path, Node: g.Present(from), Want: "leads to " + plannedText(g, want.Tasks), Got: "leads to " + plannedText(g, got.Tasks)}
-		if d.Want == d.Got || len(want.Tasks) > manyTasks || len(got.Tasks) > manyTasks {
-			d.Want, d.Got = fmt.Sprintf("task %d is %s", i, taskText(g, &a)), fmt.Sprintf("task %d is %s", i, taskText(g, &b))
-		}
-		ds = append(ds, d)
-		break
+func (r *replay) compareRouting(want, got *checkpoint.Record) []Difference {
+	g := r.prog.Plan
+	ds := comparePlanned(r.prog, want.Version, want.Tasks, got.Tasks)
+	if r.within != nil { // where the graph that contains it goes on
+		ds = append(ds, comparePlanned(r.within, r.within.Version, r.outside(want), r.outside(got))...)
 	}
 	joins := func(r *checkpoint.Record) string {
 		var parts []string
@@ -684,7 +562,7 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 		return cmp.Or(strings.Join(parts, "; "), "no join waits")
 	}
 	if a, b := joins(want), joins(got); a != b {
-		ds = append(ds, Difference{Kind: DiffRouting, Path: path, Want: a, Got: b})
+		ds = append(ds, Difference{Kind: DiffRouting, Want: a, Got: b})
 	}
 	deferred := func(r *checkpoint.Record) string {
 		var names []string
@@ -695,7 +573,7 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 		return cmp.Or(strings.Join(names, ", "), "no node") + " is deferred"
 	}
 	if a, b := deferred(want), deferred(got); a != b {
-		ds = append(ds, Difference{Kind: DiffRouting, Path: path, Want: a, Got: b})
+		ds = append(ds, Difference{Kind: DiffRouting, Want: a, Got: b})
 	}
 	// Questions with which nodes begin. Where only one of the programs knows of such, the
 	// other's node asks when it runs.
@@ -706,6 +584,54 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 		}
 	}
 	return ds
+}
+
+// outside lists where a superstep of a subgraph led in the graph that contains it.
+func (r *replay) outside(rec *checkpoint.Record) (tasks []checkpoint.Task) {
+	for _, c := range rec.Changes {
+		if c.Routing == nil || c.Routing.Parent == nil {
+			continue
+		}
+		from := r.prog.Plan.Present(c.Node)
+		for _, name := range c.Routing.Parent.Goto {
+			tasks = append(tasks, checkpoint.Task{Node: name, From: from})
+		}
+		for _, t := range c.Routing.Parent.Sends {
+			t.From = from
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+// comparePlanned compares tasks of a program.
+func comparePlanned(prog *Program, version int, want, got []checkpoint.Task) []Difference {
+	g := prog.Plan
+	for i := range max(len(want), len(got)) {
+		var a, b checkpoint.Task
+		if i < len(want) {
+			a = want[i]
+			if over, err := core.Upgrade(prog.Values, version, a.Overlay); err == nil {
+				a.Overlay = over
+			}
+		}
+		if i < len(got) {
+			b = got[i]
+		}
+		if g.Present(a.Node) == b.Node && a.Sent == b.Sent && sameJSON(a.Payload, b.Payload) && sameJSON(a.Overlay, b.Overlay) {
+			continue
+		}
+		from := a.From
+		if i >= len(want) {
+			from = b.From
+		}
+		d := Difference{Kind: DiffRouting, Node: g.Present(from), Want: "leads to " + plannedText(g, want), Got: "leads to " + plannedText(g, got)}
+		if d.Want == d.Got || len(want) > manyTasks || len(got) > manyTasks {
+			d.Want, d.Got = fmt.Sprintf("task %d is %s", i, taskText(g, &a)), fmt.Sprintf("task %d is %s", i, taskText(g, &b))
+		}
+		return []Difference{d}
+	}
+	return nil
 }
 
 // manyTasks is how many tasks are named one by one.
@@ -752,7 +678,7 @@ func compareQuestions(node string, want, got []checkpoint.Question) (ds []Differ
 			continue
 		}
 		k := slices.IndexFunc(left, func(b checkpoint.Question) bool { return same(q, &b) })
-		d := Difference{Kind: DiffQuestion, Path: clipPath(q.Path), Node: q.Node, Want: questionText(q), Got: "it asks nothing"}
+		d := Difference{Kind: DiffQuestion, Path: q.Path, Node: q.Node, Want: questionText(q), Got: "it asks nothing"}
 		if k < 0 && len(left) > 0 && len(want) == 1 {
 			k = 0
 		}
@@ -766,16 +692,9 @@ func compareQuestions(node string, want, got []checkpoint.Question) (ds []Differ
 		ds = append(ds, d)
 	}
 	for i := range left {
-		ds = append(ds, Difference{Kind: DiffQuestion, Path: clipPath(left[i].Path), Node: left[i].Node, Want: "nothing is asked", Got: questionText(&left[i])})
+		ds = append(ds, Difference{Kind: DiffQuestion, Path: left[i].Path, Node: left[i].Node, Want: "nothing is asked", Got: questionText(&left[i])})
 	}
 	return ds
-}
-
-func clipPath(p []string) []string {
-	if len(p) == 0 {
-		return nil
-	}
-	return p
 }
 
 func questionText(q *checkpoint.Question) string {

@@ -84,7 +84,7 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 		if o.Log.Thread == "" {
 			return nil, ErrThreadRequired
 		}
-		if o.parent != nil {
+		if o.parent != nil && o.Tape == nil {
 			s.saver = o.parent.s.saver
 		} else {
 			s.saver = newSaver(o)

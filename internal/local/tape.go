@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -123,102 +124,136 @@ func (l *tapeLog) ended(r *checkpoint.Record, task int) bool {
 	})
 }
 
-// Tape is what the replay of one superstep knows of one log: that of the thread,
-// or of a subgraph that one of its tasks called.
+// run lists the records of a log up to one that the same task's run of a subgraph wrote,
+// oldest first.
+func (l *tapeLog) run(to *checkpoint.Record) (rs []*checkpoint.Record) {
+	for r := range l.back(to) {
+		if taskInMeta(r) != taskInMeta(to) {
+			break
+		}
+		rs = append(rs, r)
+	}
+	slices.Reverse(rs)
+	return rs
+}
+
+// began returns when a record's superstep began; that of an input is its own.
+func (l *tapeLog) began(r *checkpoint.Record) time.Time {
+	if before := l.byID[r.Parent]; before != nil && r.Source != checkpoint.SourceInput {
+		if epoch := l.byID[before.Epoch]; epoch != nil {
+			return epoch.CreatedAt
+		}
+	}
+	return r.CreatedAt
+}
+
+// Tape is what the replay of one superstep of a log knows of it, and finds.
 type Tape struct {
-	p      *play
-	parent *Tape    // of the log whose task called it; nil for the thread's own
-	step   int      // of that log
-	root   int      // task of the thread's superstep; -1 for the thread's own log
-	path   []string // nodes above
-	ns     string   // of the recorded log
-	log    *tapeLog // nil if there is none
-	prog   *Program
-	here   string // namespace of the replayed log
+	r      *replay
+	step   int                // the superstep
+	asks   *checkpoint.Record // at which it is open and asks; nil: it is replayed to its end
+	closed *checkpoint.Record // which closed it, nil if none did
+	edited time.Time          // when the state was last edited while it was open
+	once   map[taskName]checkpoint.OnceResult
 
-	full []*checkpoint.Record // of this run, oldest first, to its end
-	cut  []*checkpoint.Record // as far as the run had come
-
-	results map[stepTaskName]checkpoint.OnceResult
-	epochs  map[int]checkpoint.ID      // by the step they planned
-	closed  map[int]*checkpoint.Record // by step
-
-	edited map[int]bool // tasks of the thread's superstep; see replay.edited
-}
-
-type stepTaskName struct {
-	step, task int
-	name       string
-}
-
-// play is the replay of one superstep of a thread.
-type play struct {
-	logs  map[string]*tapeLog
-	take  map[string]bool // nodes, with their path, whose recorded changes are taken
-	store *replayStore
+	begun bool // a subgraph: its run was recorded
 
 	mu     sync.Mutex
-	missed map[int][]Difference // calls of Once that the recording doesn't have, by task
-	tapes  []*Tape              // of subgraphs, in the order called
+	found  map[int][]Difference // by task: in its subgraphs, and calls of Once that the recording doesn't have
+	missed map[int]bool         // tasks with such calls
 }
 
-// index makes the tape's tables from its records.
-func (tp *Tape) index() {
-	tp.results, tp.epochs, tp.closed = map[stepTaskName]checkpoint.OnceResult{}, map[int]checkpoint.ID{}, map[int]*checkpoint.Record{}
-	for _, r := range tp.full {
-		step := r.Step
-		if r.Source == checkpoint.SourceLoop && r.Epoch == r.ID {
-			tp.closed[step] = r
-		} else {
-			step++
+type taskName struct {
+	task int
+	name string
+}
+
+// tape returns what is known of the superstep that is open at a record and led to next.
+// Next is nil if the superstep goes on.
+func (r *replay) tape(at, next *checkpoint.Record) *Tape {
+	tp := &Tape{r: r, once: map[taskName]checkpoint.OnceResult{}, found: map[int][]Difference{}, missed: map[int]bool{}}
+	if at == nil {
+		return tp
+	}
+	tp.step = at.Step + 1
+	var full []*checkpoint.Record // the newest first
+	if next != nil {
+		closing := next
+		if next.Epoch != next.ID {
+			closing = r.log.closes(next)
+			full = append(full, next)
 		}
-		for _, o := range r.Once {
-			if !o.Kept() {
-				continue
+		if closing != nil {
+			full = slices.Insert(full, 0, closing)
+			if closing.Source == checkpoint.SourceLoop {
+				tp.closed = closing
 			}
-			tp.results[stepTaskName{step, o.Task, o.Name}] = o
 		}
-		if r.Epoch == r.ID {
-			tp.epochs[r.Step+1] = r.ID
-		} else if _, known := tp.epochs[r.Step+1]; !known {
-			tp.epochs[r.Step+1] = r.Epoch
+		if next.Source == checkpoint.SourceInterrupt {
+			tp.asks = next
 		}
 	}
-	if tp.log == nil {
-		return
+	for b := range r.log.back(at) {
+		if b.Epoch != at.Epoch || b.ID == b.Epoch { // which closed the one before
+			break
+		}
+		full = append(full, b)
+		if len(b.Changes) > 0 && b.CreatedAt.After(tp.edited) {
+			tp.edited = b.CreatedAt
+		}
 	}
-	steps := map[checkpoint.ID]int{}
-	for step, epoch := range tp.epochs {
-		steps[epoch] = step
+	keep := func(o checkpoint.OnceResult) {
+		key := taskName{o.Task, o.Name}
+		if _, known := tp.once[key]; !known {
+			tp.once[key] = o
+		}
 	}
-	for _, r := range tp.log.Results {
-		if step, ok := steps[r.Epoch]; ok && r.Kind == checkpoint.KindOnce {
-			key := stepTaskName{step, r.Task, r.Name}
-			if _, known := tp.results[key]; !known {
-				tp.results[key] = checkpoint.OnceResult{Task: r.Task, Name: r.Name, Data: r.Data}
+	for _, b := range full {
+		for _, o := range b.Once {
+			if o.Kept() {
+				keep(o)
 			}
+		}
+	}
+	for _, res := range r.log.Results {
+		if res.Epoch == at.Epoch && res.Kind == checkpoint.KindOnce {
+			keep(checkpoint.OnceResult{Task: res.Task, Name: res.Name, Data: res.Data})
+		}
+	}
+	return tp
+}
+
+// made returns the recorded result of a sub-step of a task.
+func (tp *Tape) made(step, task int, name string) (o checkpoint.OnceResult, ok bool) {
+	if step == tp.step {
+		o, ok = tp.once[taskName{task, name}]
+	}
+	return o, ok
+}
+
+// finds adds differences to those of a task; one that is tried again finds them again.
+func (tp *Tape) finds(task int, ds ...Difference) {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	for _, d := range ds {
+		if !slices.ContainsFunc(tp.found[task], func(other Difference) bool { return reflect.DeepEqual(d, other) }) {
+			tp.found[task] = append(tp.found[task], d)
 		}
 	}
 }
 
-// once is Task.recorded in a replay: it calls nothing.
-func (tp *Tape) once(t *Task, c call, name string) (json.RawMessage, error) {
-	o, ok := tp.results[stepTaskName{t.at.step(), t.index, name}]
+// recall is Task.recorded in a replay: it calls nothing.
+func (tp *Tape) recall(t *Task, c call, name string) (json.RawMessage, error) {
+	o, ok := tp.made(t.at.step(), t.index, name)
 	if top := t.top(); !ok { // while its superstep is open it stands beside the log of the run's root
-		o, ok = top.s.o.Tape.results[stepTaskName{top.at.step(), top.index, t.onceName(name)}]
+		o, ok = top.s.o.Tape.made(top.at.step(), top.index, t.onceName(name))
 	}
 	switch {
 	case !ok:
-		root := tp.root
-		if root < 0 {
-			root = t.index
-		}
-		d := Difference{Kind: DiffOnce, Path: tp.path, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()}
-		tp.p.mu.Lock()
-		if !slices.ContainsFunc(tp.p.missed[root], func(other Difference) bool { return other.same(&d) }) {
-			tp.p.missed[root] = append(tp.p.missed[root], d)
-		}
-		tp.p.mu.Unlock()
+		tp.finds(t.index, Difference{Kind: DiffOnce, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()})
+		tp.mu.Lock()
+		tp.missed[t.index] = true
+		tp.mu.Unlock()
 		return nil, fmt.Errorf("node %q calls %v, %w", t.node.Name, c, ErrNotRecorded)
 	case o.Error != "":
 		return nil, &RecordedError{Text: o.Error}
@@ -230,18 +265,15 @@ func (tp *Tape) once(t *Task, c call, name string) (json.RawMessage, error) {
 // in a scope of the sub-step's name, of subgraphs called there too. The sub-step had
 // no result then; it isn't called to ask again.
 func (tp *Tape) asked(t *Task, name string) error {
-	if len(tp.cut) == 0 {
+	if tp.asks == nil || tp.step != t.at.step() {
 		return nil
 	}
-	last, scope := tp.cut[len(tp.cut)-1], name+"/"
-	if last.Epoch != tp.epochs[t.at.step()] {
-		return nil
-	}
+	scope := name + "/"
 	var open []checkpoint.Question
-	if o := last.OpenTask(t.index); o != nil {
+	if o := tp.asks.OpenTask(t.index); o != nil {
 		below := map[string]bool{} // questions of subgraphs, by ID
 		for ns, id := range o.Children {
-			l := tp.p.logs[ns]
+			l := tp.r.logs[ns]
 			if l == nil || l.byID[id] == nil || !strings.Contains(ns, "#"+keyOfScope(scope)) {
 				continue
 			}
@@ -272,16 +304,16 @@ func (tp *Tape) asked(t *Task, name string) error {
 	return t.waiting()
 }
 
-// takes reports whether the recorded changes of a task stand for it.
-func (tp *Tape) takes(node *Node, task int) bool {
-	return tp.edited[task] || len(tp.p.take) > 0 && tp.p.take[strings.Join(append(slices.Clip(tp.path), node.Name), "/")]
+// takes reports whether the recorded changes of a node stand for it.
+func (tp *Tape) takes(node *Node) bool {
+	return len(tp.r.take) > 0 && tp.r.take[nodePath(tp.r.o.path, node.Name)]
 }
 
 // recorded says what the recording has of a task, in the stead of its node.
 func (tp *Tape) recorded(e *execution) (done bool) {
 	s, task := e.s, e.task
-	rec := tp.closed[s.m.Step()+1]
-	if rec == nil {
+	rec := tp.closed
+	if rec == nil || tp.step != s.m.Step()+1 {
 		e.fails(0, errors.New("the recording has no result of it"))
 		return true
 	}
@@ -317,7 +349,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		c.Goto = c.Goto.And(g.Present(name))
 	}
 	for _, t := range led.Sends {
-		over, err := core.Upgrade(tp.prog.Values, rec.Version, t.Overlay)
+		over, err := core.Upgrade(tp.r.prog.Values, rec.Version, t.Overlay)
 		if err != nil {
 			over = t.Overlay // the task will tell
 		}
@@ -330,134 +362,86 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 	return c
 }
 
-// child returns the tape of a subgraph that a task calls.
-func (tp *Tape) child(t *Task, call *Call, here string) *Tape {
-	epoch, branch := t.at.epoch, t.at.branch
-	if tp.root >= 0 { // this log is replayed from its beginning, under other IDs
-		epoch, branch = tp.epochs[t.at.step()], ""
-		for _, r := range tp.cut {
-			if r.Epoch == epoch {
-				branch = r.Branch
-			}
-		}
+// subgraph replays what is recorded of the run of a subgraph that a task calls, and
+// sets its options so that the call goes on where that run stood.
+func (tp *Tape) subgraph(ctx context.Context, t *Task, call *Call, o *Options) error {
+	o.Before, o.After = nil, nil
+	sub := &replay{recorded: tp.r.recorded, prog: call.Program, o: *o, log: tp.r.logs[o.Log.Namespace], within: tp.r.prog, input: call.Input}
+	sub.o.Limit = nil // the task's place is theirs
+	if sub.log == nil {
+		sub.log = &tapeLog{Log: &recording.Log{Namespace: o.Log.Namespace}}
 	}
-	c := &Tape{p: tp.p, parent: tp, step: t.at.step(), root: tp.root, path: t.s.o.childPath(t.node), prog: call.Program, here: here}
-	if c.root < 0 {
-		c.root = t.index
+	at := tp.stood(t, sub.log)
+	begun := at != nil
+	if !begun {
+		at = sub.log.byID[t.at.children[o.Log.Namespace]] // it keeps its state
 	}
-	for _, name := range append([]string{t.node.Name}, t.node.Former...) {
-		ns := ChildNamespace(tp.ns, name, CallerID(epoch, 0, t.index, int(t.gen)), call.Keep, call.Key)
-		if l := tp.p.logs[ns]; l != nil && epoch != "" {
-			c.ns, c.log = ns, l
-			break
-		}
-	}
-	if c.log != nil {
-		c.find(tp, t, metaTask(branch, epoch, t.index, int(t.gen)), metaTask("", epoch, t.index, int(t.gen)))
-	}
-	c.index()
-	tp.p.mu.Lock()
-	tp.p.tapes = append(tp.p.tapes, c)
-	tp.p.mu.Unlock()
-	return c
-}
-
-// find finds the records of the run that a task began, by the task's ID or, if
-// the run was forked, by the part of it that says nothing of the branch.
-func (tp *Tape) find(parent *Tape, t *Task, id, suffix string) {
-	mine := func(r *checkpoint.Record) bool { return strings.HasSuffix(r.Metadata[MetaTask], suffix) }
-	var tip *checkpoint.Record
-	for _, r := range tp.log.Records {
-		if exact := tip != nil && tip.Metadata[MetaTask] == id; mine(r) && (!exact || r.Metadata[MetaTask] == id) {
-			tip = r
-		}
-	}
-	if tip == nil {
-		return
-	}
-	for r := range tp.log.back(tip) {
-		if !mine(r) {
-			break
-		}
-		tp.full = append(tp.full, r)
-	}
-	slices.Reverse(tp.full)
-	tp.cut = tp.full
-	if at := parent.pointer(t.at.step(), t.index, tp.ns); at != "" {
-		if i := slices.IndexFunc(tp.full, func(r *checkpoint.Record) bool { return r.ID == at }); i >= 0 {
-			tp.cut = tp.full[:i+1]
-		}
-	}
-}
-
-// pointer returns the record at which a subgraph stood when its task last asked
-// something, if that is where the run ends.
-func (tp *Tape) pointer(step, task int, ns string) checkpoint.ID {
-	if len(tp.cut) == 0 {
-		return ""
-	}
-	last := tp.cut[len(tp.cut)-1]
-	if last.Epoch != tp.epochs[step] {
-		return ""
-	}
-	if o := last.OpenTask(task); o != nil && o.Asks() {
-		return o.Children[ns]
-	}
-	return ""
-}
-
-// answers returns the recorded answers to what a replayed subgraph waits for.
-func (tp *Tape) answers(m *core.Machine) map[string]json.RawMessage {
-	if len(tp.cut) == 0 {
+	o.Store, o.Tape = sub.store(at), sub.tape(at, nil)
+	if o.Tape.begun = begun; !begun {
 		return nil
 	}
-	answers := map[string]json.RawMessage{}
-	last, step := tp.cut[len(tp.cut)-1], m.Step()+1
-	for _, p := range m.Paused() {
-		if c := tp.closed[m.Step()]; c != nil && last != c && last.Seq > c.Seq {
-			answers[p.ID] = nil
-		}
-	}
-	for i := range m.Tasks() {
-		known := new(checkpoint.OpenTask) // the newest that is known of the task
-		for _, r := range tp.cut {
-			if o := r.OpenTask(i); o != nil && r.Epoch == tp.epochs[step] {
-				known = o
+	return o.Limit.without(ctx, func() error {
+		for _, next := range sub.log.run(at) {
+			shares := call.Seed != nil || next.Source == checkpoint.SourceInput
+			if shares && !sub.log.began(next).After(tp.edited) || !sub.first(next) { // it would see the edit too soon
+				continue
 			}
-		}
-		for _, q := range m.Task(i).Unanswered() {
-			switch {
-			case len(q.Path) > 0: // answered where it was asked
-			case q.When == "before":
-				if known.Passed || last.Step >= step {
-					answers[q.ID] = nil
-				}
-			default:
-				for _, k := range known.Questions {
-					if k.Answered && len(k.Path) == 0 && k.Key == q.Key && k.Event == q.Event && k.Wait == q.Wait && k.When == q.When {
-						answers[q.ID] = k.Answer
-					}
-				}
+			ds, err := sub.step(ctx, next)
+			if err != nil {
+				return err
 			}
+			tp.finds(t.index, ds...)
 		}
-	}
-	return answers
+		return nil
+	})
 }
 
-// drive lets a replayed subgraph go on for as long as the recording has answers.
-func (tp *Tape) drive(ctx context.Context, child *Session) error {
-	for {
-		answers := tp.answers(child.m)
-		if len(answers) == 0 {
-			return nil
-		}
-		if err := child.Answer(answers, nil); err != nil {
-			return err
-		}
-		if err := child.Drive(ctx); err != nil {
-			return err
+// first reports whether a record of a subgraph is to be replayed for the first time.
+func (r *recorded) first(rec *checkpoint.Record) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	done := r.done[rec]
+	r.done[rec] = true
+	return !done
+}
+
+// stood returns where a subgraph's run that a task began stood, nil if there is none: when
+// the task asked, else at the end. On a branch where nothing is recorded of it, it is the
+// run that was forked.
+func (tp *Tape) stood(t *Task, l *tapeLog) (at *checkpoint.Record) {
+	if tp.step != t.at.step() {
+		return nil
+	}
+	if tp.asks != nil {
+		if o := tp.asks.OpenTask(t.index); o != nil && o.Asks() && o.Children[l.Namespace] != "" {
+			return l.byID[o.Children[l.Namespace]]
 		}
 	}
+	id, suffix, best := t.id(), metaTask("", t.at.epoch, t.index, int(t.gen)), 0
+	for _, r := range l.Records {
+		mine := r.Metadata[MetaTask]
+		if !strings.HasSuffix(mine, suffix) {
+			continue
+		}
+		rank := 1
+		if r.Epoch == r.ID && len(r.Tasks) == 0 { // it has ended
+			rank++
+		}
+		if mine == id {
+			rank += 2
+		}
+		if rank >= best {
+			at, best = r, rank
+		}
+	}
+	return at
+}
+
+// taskInMeta returns the part of the metadata that names the task of a subgraph's run,
+// which says nothing of the branch.
+func taskInMeta(r *checkpoint.Record) string {
+	_, task, _ := strings.Cut(r.Metadata[MetaTask], "|")
+	return task
 }
 
 // quiet returns a program that neither waits before it tries again nor uses a
@@ -481,90 +465,40 @@ func quiet(prog *Program) *Program {
 	return &p
 }
 
-// replayStore shows the recorded thread as it was at one record, and keeps what a
-// replay writes apart.
+// replayStore shows a recorded log as it was at one record. What a replay writes, nobody
+// reads.
 type replayStore struct {
 	logs map[string]*tapeLog
-	ns   string             // of the thread's own log
+	ns   string             // of the log
 	head *checkpoint.Record // of it; nil: it is empty
-
-	mu      sync.Mutex
-	heads   map[string]checkpoint.ID // of logs of subgraphs that keep their state
-	written map[string]*replayLog
-}
-
-type replayLog struct {
-	records []*checkpoint.Record
-	results []checkpoint.Result
 }
 
 var _ checkpoint.Store = (*replayStore)(nil)
 
-// show lets the logs of subgraphs that keep their state be seen up to where the
-// caller knows them.
-func (s *replayStore) show(children map[string]checkpoint.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ns, id := range children {
-		if s.heads == nil {
-			s.heads = map[string]checkpoint.ID{}
-		}
-		s.heads[ns] = id
-	}
+func (r *replay) store(head *checkpoint.Record) *replayStore {
+	return &replayStore{logs: r.logs, ns: r.log.Namespace, head: head}
 }
 
-func (s *replayStore) Write(_ context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.written[w.Log.Namespace]
-	if l == nil {
-		l = &replayLog{}
-		if s.written == nil {
-			s.written = map[string]*replayLog{}
-		}
-		s.written[w.Log.Namespace] = l
-	}
-	for _, r := range w.Results {
-		i := slices.IndexFunc(l.results, func(other checkpoint.Result) bool { return other.Key() == r.Key() })
-		switch {
-		case i < 0:
-			l.results = append(l.results, r)
-		case r.Replace:
-			l.results[i] = r
-		}
-	}
-	if w.Record != nil {
-		l.records = append(l.records, w.Record)
-	}
+func (s *replayStore) Write(context.Context, *checkpoint.Write) (checkpoint.Written, error) {
 	return checkpoint.Written{Fence: 1}, nil
 }
 
+// Head returns the head of the log, or the end of another: whether there is one says
+// under which of its names a node has called a subgraph.
 func (s *replayStore) Head(_ context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.written[log.Namespace]; l != nil && len(l.records) > 0 {
-		return l.records[len(l.records)-1], 0, nil
+	head := s.head
+	if l := s.logs[log.Namespace]; log.Namespace != s.ns && l != nil && len(l.Records) > 0 {
+		head = l.Records[len(l.Records)-1]
+	} else if log.Namespace != s.ns {
+		head = nil
 	}
-	var r *checkpoint.Record
-	if log.Namespace == s.ns {
-		r = s.head
-	} else if l := s.logs[log.Namespace]; l != nil {
-		r = l.byID[s.heads[log.Namespace]]
-	}
-	if r == nil {
+	if head == nil {
 		return nil, 0, fmt.Errorf("%w: log %v has no record", checkpoint.ErrNotFound, log)
 	}
-	return r, 0, nil
+	return head, 0, nil
 }
 
 func (s *replayStore) Get(_ context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.written[log.Namespace]; l != nil {
-		if i := slices.IndexFunc(l.records, func(r *checkpoint.Record) bool { return r.ID == id }); i >= 0 {
-			return l.records[i], nil
-		}
-	}
 	if l := s.logs[log.Namespace]; l != nil && l.byID[id] != nil {
 		return l.byID[id], nil
 	}
@@ -573,41 +507,23 @@ func (s *replayStore) Get(_ context.Context, log checkpoint.Log, id checkpoint.I
 
 func (s *replayStore) Records(_ context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
 	return func(yield func(*checkpoint.Record, error) bool) {
-		var found []*checkpoint.Record
-		add := func(rs []*checkpoint.Record) {
-			from := 0
-			if !q.AllBranches { // those of one branch ascend
-				from, _ = slices.BinarySearchFunc(rs, q.From, func(r *checkpoint.Record, seq int64) int { return cmp.Compare(r.Seq, seq) })
-			}
-			for _, r := range rs[from:] {
-				if !q.AllBranches && q.To != 0 && r.Seq > q.To {
-					break
-				}
-				found = append(found, r)
-			}
+		l := s.logs[q.Log.Namespace]
+		if l == nil {
+			return
 		}
-		s.mu.Lock()
-		var written []*checkpoint.Record
-		if l := s.written[q.Log.Namespace]; l != nil {
-			for _, r := range l.records {
-				if q.AllBranches || r.Branch == q.Branch {
-					written = append(written, r)
-				}
+		found := l.Records
+		if !q.AllBranches { // those of one branch ascend
+			bySeq := func(r *checkpoint.Record, seq int64) int { return cmp.Compare(r.Seq, seq) }
+			found = l.branches[q.Branch]
+			if q.To != 0 {
+				to, _ := slices.BinarySearchFunc(found, q.To+1, bySeq)
+				found = found[:to]
 			}
+			from, _ := slices.BinarySearchFunc(found, q.From, bySeq)
+			found = found[from:]
 		}
-		if l := s.logs[q.Log.Namespace]; l != nil && q.AllBranches {
-			add(l.Records)
-		} else if l != nil {
-			rs := l.branches[q.Branch]
-			if len(written) > 0 { // in the stead of what was recorded from there on
-				end, _ := slices.BinarySearchFunc(rs, written[0].Seq, func(r *checkpoint.Record, seq int64) int { return cmp.Compare(r.Seq, seq) })
-				rs = rs[:end]
-			}
-			add(rs)
-		}
-		add(written)
-		s.mu.Unlock()
 		if q.Desc {
+			found = slices.Clone(found)
 			slices.Reverse(found)
 		}
 		for i, r := range found {
@@ -624,31 +540,11 @@ func (s *replayStore) Records(_ context.Context, q checkpoint.Query) iter.Seq2[*
 	}
 }
 
-func (s *replayStore) Results(_ context.Context, log checkpoint.Log, branch checkpoint.Branch, epoch checkpoint.ID) ([]checkpoint.Result, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found []checkpoint.Result
-	if l := s.written[log.Namespace]; l != nil {
-		for _, r := range l.results {
-			if r.Branch == branch && r.Epoch == epoch {
-				found = append(found, r)
-			}
-		}
-	}
-	slices.SortStableFunc(found, func(a, b checkpoint.Result) int { return a.Task - b.Task })
-	return found, nil
+// Results returns none: the tasks of an open superstep run again.
+func (s *replayStore) Results(context.Context, checkpoint.Log, checkpoint.Branch, checkpoint.ID) ([]checkpoint.Result, error) {
+	return nil, nil
 }
 
 func (s *replayStore) Delete(context.Context, checkpoint.ThreadID) error { return nil }
 
 func (s *replayStore) Close() error { return nil }
-
-// writtenTo returns the records that a replay wrote to a log.
-func (s *replayStore) writtenTo(ns string) []*checkpoint.Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.written[ns]; l != nil {
-		return l.records
-	}
-	return nil
-}

@@ -578,7 +578,7 @@ func (e *execution) run() {
 	}()
 	if task.Status == core.Changed { // only its routing is pending
 		e.Changes, e.Data = task.Changes(), task.Data()
-	} else if s.o.Tape != nil && s.o.Tape.takes(e.node, task.Index) {
+	} else if s.o.Tape != nil && s.o.Tape.takes(e.node) {
 		if s.o.Tape.recorded(e) {
 			return
 		}

@@ -57,7 +57,8 @@ const formatSealed = 200
 //	a   due, as t
 //	x   sealed: [meta in base64, size of its data, -1 for none]; in a line data
 //	    is in base64 too
-//	r   recent: [digits, name, ...], or digits alone: each is the index of a
+//	r   recent, absent if it is the nodes of c, the last of them:
+//	    [digits, name, ...], or digits alone: each is the index of a
 //	    name, first of the first nodes of c and k, each once, then of these; a
 //	    digit is followed by '*' and another that says how often it stands there
 //	i   thread that waits for the end
@@ -189,7 +190,8 @@ func (e *encoder) record() error {
 	if err := e.once(); err != nil {
 		return err
 	}
-	if len(r.Recent) > 0 {
+	var room [4]string
+	if !slices.Equal(r.Recent, newest(room[:0], len(r.Changes), func(i int) string { return r.Changes[i].Node })) {
 		e.recent()
 	}
 	if len(r.Open) > 0 {
@@ -446,6 +448,17 @@ func known(names []string, n int, node func(i int) string) []string {
 			names = append(names, s)
 		}
 	}
+	return names
+}
+
+// newest appends the last nodes of n changes.
+func newest(names []string, n int, node func(i int) string) []string {
+	for i := n - 1; i >= 0 && len(names) < named; i-- {
+		if s := node(i); s != "" {
+			names = append(names, s)
+		}
+	}
+	slices.Reverse(names)
 	return names
 }
 
@@ -1098,16 +1111,20 @@ func (w *wire) place(r *Record) {
 }
 
 func (w *wire) recently(r *Record) error {
+	change := func(i int) string { return w.changes[i].node }
 	if len(w.recent) == 0 {
+		if !w.folding {
+			r.Recent = newest(nil, len(w.changes), change)
+		}
 		return nil
 	}
 	index, names := w.recent[0], w.recent[1:]
 	if index == "" {
-		r.Recent = slices.Clone(names)
+		r.Recent = append([]string(nil), names...)
 		return nil
 	}
 	var room [4]string
-	said := known(room[:0], len(w.changes), func(i int) string { return w.changes[i].node })
+	said := known(room[:0], len(w.changes), change)
 	names = append(known(said, len(w.tasks), func(i int) string { return w.tasks[i].node }), names...)
 	r.Recent = make([]string, 0, 20)
 	for i := 0; i < len(index); i++ {

@@ -99,6 +99,14 @@ func TestWhatFollowsFromTheRestIsNotWritten(t *testing.T) {
 		`{"v":100,"s":3,"o":"of another"}`: {Step: 3, Source: "of another"},
 		`{"v":100,"o":0}`:                  {Source: checkpoint.SourceInput},
 		`{"v":100}`:                        {Source: checkpoint.SourceLoop},
+		`{"v":100,"c":[["a",0,-1],["b",1,-1]]}`: {
+			Source: checkpoint.SourceLoop, Recent: []string{"a", "b"},
+			Changes: []checkpoint.Change{{Node: "a"}, {Node: "b", Task: 1}},
+		},
+		`{"v":100,"c":[["a",0,-1]],"r":""}`: {Source: checkpoint.SourceLoop, Changes: []checkpoint.Change{{Node: "a"}}},
+		`{"v":100,"c":[["a",0,-1]],"r":"00"}`: {
+			Source: checkpoint.SourceLoop, Recent: []string{"a", "a"}, Changes: []checkpoint.Change{{Node: "a"}},
+		},
 	} {
 		r.ID = checkpoint.NewRunID().Checkpoint(2)
 		r.Parent, r.Epoch, r.CreatedAt = r.ID.Checkpoint(1), r.ID, time.Unix(1, 0).UTC()

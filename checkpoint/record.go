@@ -112,7 +112,7 @@ type Record struct {
 	// state for the life of the thread, by namespace.
 	Children map[string]ID `json:"children,omitempty"`
 
-	// Recent are the nodes run last, newest last (at most 20).
+	// Recent are the nodes run last since the turn's input, newest last (at most 20).
 	Recent []string `json:"recent,omitempty"`
 
 	// Paused are the static breakpoints after nodes of the last superstep;

@@ -215,13 +215,13 @@ type TaskInfo struct {
 	Path           []string // nodes from the root graph down to this graph
 	Thread         string
 	Namespace      string
-	Run            string // ID of this call of Invoke or Stream
-	Task           string // ID of the task, the same when it runs again
-	Step           int    // the superstep, counted from 1 over the thread's life
-	Attempt        int    // from 1; inside a function of [Do], its own
-	RemainingSteps int    // supersteps left after this one
-	Recent         []string
-	From           string // node that led here; empty at the start
+	Run            string   // ID of this call of Invoke or Stream
+	Task           string   // ID of the task, the same when it runs again
+	Step           int      // the superstep, counted from 1 over the thread's life
+	Attempt        int      // from 1; inside a function of [Do], its own
+	RemainingSteps int      // supersteps left after this one
+	Recent         []string // nodes run last since the newest input, newest last
+	From           string   // node that led here; empty at the start
 
 	// Inside a function of [Do]: its name, and a key that is the same whenever it runs
 	// for this task, to be passed to services that take idempotency keys.

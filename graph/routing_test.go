@@ -563,6 +563,9 @@ func TestRunContextInsideANode(t *testing.T) { // W7-06
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b, append(stored(), graph.MaxSteps(5))...)
 	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
-	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
 	equalSlice(t, "seen", seen, []string{`t 1 [] "" 1 4`, `t 2 [a] "a" 1 3`, `t 2 [a] "a" 1 4`, `t 3 [a b] "b" 1 3`})
+	equalSlice(t, "recent", snap.Recent, []string{"a", "b", "c"})
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	equalSlice(t, "recent, after an input", snap.Recent, []string{"a"})
 }

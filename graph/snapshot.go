@@ -39,7 +39,7 @@ type Snapshot[S any] struct {
 	Source     string // why the checkpoint was written: "input", "loop", ...
 	CreatedAt  time.Time
 	Metadata   map[string]string
-	Recent     []string // nodes run last, newest last
+	Recent     []string // nodes run last since the newest input, newest last
 
 	incomplete error // see Err
 	engine     *engine

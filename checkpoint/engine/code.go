@@ -371,8 +371,8 @@ func parseSegment(thread checkpoint.ThreadID, row *SideRow) (g segment, err erro
 	return g, nil
 }
 
-// sums returns the checksum of a row of a thread's log. It covers all that the row says,
-// and whose it is.
+// sums returns the checksums of a row of a thread's log: its lower 32 bits cover all that the
+// row says, and whose it is; the 16 above them the same but for Data, for whoever reads without.
 func (r *Row) sums(thread checkpoint.ThreadID) uint64 {
 	var buf [160]byte
 	b := appendText(appendText(buf[:0], thread), r.Namespace)
@@ -380,8 +380,8 @@ func (r *Row) sums(thread checkpoint.ThreadID) uint64 {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	b = appendText(appendText(appendText(b, r.ID), r.Branch), r.Top)
-	seed := crc32.Checksum(b, castagnoli)
-	return uint64(crc32.Update(seed, castagnoli, r.Meta))<<32 | uint64(crc32.Update(^seed, castagnoli, r.Data))
+	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, r.Meta)
+	return uint64(uint16(sum))<<32 | uint64(crc32.Update(sum, castagnoli, r.Data))
 }
 
 // Seal sets the row's checksums: for drivers whose own cover all that it says.
@@ -423,13 +423,10 @@ func (r *Row) record(thread checkpoint.ThreadID, d depth) (*checkpoint.Record, e
 	switch {
 	case sum != r.Sum:
 		part := "row"
-		switch {
-		case sum>>32 == r.Sum>>32:
+		if sum>>32 == r.Sum>>32 {
 			part = "data"
-		case uint32(sum) == uint32(r.Sum) && d != metaOnly:
-			part = "meta"
 		}
-		err = fmt.Errorf("its %s has checksum %016x, %016x was written", part, sum, r.Sum)
+		err = fmt.Errorf("its %s has checksum %012x, %012x was written", part, sum, r.Sum)
 	case d == metaOnly:
 		err = checkpoint.UnmarshalBody(out, r.Meta, nil)
 	case d == folding:

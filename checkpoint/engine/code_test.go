@@ -54,11 +54,11 @@ func TestARowIsReadAsItWasWritten(t *testing.T) {
 			Namespace: text.Draw(t, "namespace"), Place: count.Draw(t, "place"),
 			ID: checkpoint.ID(id.Draw(t, "id")), Top: checkpoint.ID(id.Draw(t, "top")), Branch: checkpoint.Branch(id.Draw(t, "branch")),
 			Seq: count.Draw(t, "seq"), At: rapid.Int64().Draw(t, "at"), Count: count.Draw(t, "count"), Bytes: count.Draw(t, "bytes"),
-			Sum: rapid.Uint64().Draw(t, "sum"),
+			Sum: rapid.Uint64Range(0, 1<<48-1).Draw(t, "sum"),
 		}
 		n := rapid.IntRange(0, len(AppendRow(nil, &r))-1).Draw(t, "cut")
 		r.Meta = []byte(strings.Join(rapid.SliceOf(rapid.OneOf(text, rapid.SampledFrom(words[:]), rapid.Just("\"*AaIbbpmHeTOJyDgFAAAAAg\""),
-			rapid.Just("\"*AaIbbpmHeTOJyDgFAAAAAh\""), rapid.Just(`,"x":["AAEC",3`), rapid.Just("\x01"), rapid.Just(`"`))).Draw(t, "meta"), ""))
+			rapid.Just("\"*AaIbbpmHeTOJyDgFAAAAAh\""), rapid.Just(`,"x":["AAEC",3`), rapid.Just("\x01"), rapid.Just("\xf8"), rapid.Just(`"`))).Draw(t, "meta"), ""))
 		b := AppendRow(nil, &r)
 		got, err := ParseRow("t", r.Namespace, r.Place, b)
 		if err != nil || !reflect.DeepEqual(got, r) {
@@ -67,7 +67,7 @@ func TestARowIsReadAsItWasWritten(t *testing.T) {
 		if _, err := ParseRow("t", r.Namespace, r.Place, b[:n]); !errors.Is(err, checkpoint.ErrCorrupt) {
 			t.Fatalf("a row that is cut off: %v", err)
 		}
-		b[0]++
+		b[0]++ // the form is what is lowest in it
 		if _, err := ParseRow("t", r.Namespace, r.Place, b); !errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrCorrupt) {
 			t.Fatalf("a row of another form: %v", err)
 		}
@@ -108,7 +108,7 @@ func TestARowIsOfItsPlaceAlone(t *testing.T) {
 		"another ID":        {func(r *Row) { r.ID = "x" }, "t", "its row has"},
 		"another order":     {func(r *Row) { r.Top += "x" }, "t", "its row has"},
 		"other counts":      {func(r *Row) { r.Count, r.Bytes = 2, 2 }, "t", "its row has"},
-		"other meta":        {func(r *Row) { r.Meta = append([]byte(" "), r.Meta...) }, "t", "its meta has"},
+		"other meta":        {func(r *Row) { r.Meta = append([]byte(" "), r.Meta...) }, "t", "its row has"},
 		"other data":        {func(r *Row) { r.Data = append([]byte(" "), r.Data...) }, "t", "its data has"},
 	} {
 		r := row

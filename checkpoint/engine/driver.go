@@ -139,7 +139,7 @@ type Row struct {
 	// higher than all before, is out of order; a side row says where it stands.
 	Top checkpoint.ID
 
-	Sum        uint64 // checksums of Meta and Data with all of the above and the thread's ID
+	Sum        uint64 // checksums of the thread's ID and all of this: see sums
 	Meta, Data []byte // see [checkpoint.MarshalBody]
 }
 

@@ -370,7 +370,7 @@ func TestDamageIsFound(t *testing.T) {
 	url := servertest.Postgres(t)
 	for what, c := range map[string]struct{ query, says string }{
 		"a changed record": {`UPDATE @.superstep_records SET data = data || '\x20' WHERE rid & 268435455 = 3`, "data has checksum"},
-		"a changed meta":   {`UPDATE @.superstep_records SET meta = meta || '\x20' WHERE rid & 268435455 = 3`, "meta has checksum"},
+		"a changed meta":   {`UPDATE @.superstep_records SET meta = meta || '\x20' WHERE rid & 268435455 = 3`, "row has checksum"},
 		"a missing record": {`DELETE FROM @.superstep_records WHERE rid & 268435455 = 3`, "there are 4"},
 		"a moved record":   {`UPDATE @.superstep_records SET meta = set_byte(meta, 12, get_byte(meta, 12) # 1) WHERE rid & 268435455 = 3`, "row has checksum"},
 		"a wrong minute":   {`UPDATE @.superstep_threads SET minute = NULL`, "minute"},

@@ -137,7 +137,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		do, place, says string
 	}{
 		"data": {`UPDATE superstep_records SET data = x'00' || data WHERE rid & 4294967295 = 3`, "row 3", "data has checksum"},
-		"meta": {`UPDATE superstep_records SET meta = meta || x'20' WHERE rid & 4294967295 = 3`, "row 3", "meta has checksum"},
+		"meta": {`UPDATE superstep_records SET meta = meta || x'20' WHERE rid & 4294967295 = 3`, "row 3", "row has checksum"},
 		"ID":   {`UPDATE superstep_records SET meta = substr(meta, 1, 12) || x'0e0e' || substr(meta, 15) WHERE rid & 4294967295 = 3`, "row 3", "row has checksum"},
 		"cut":  {`UPDATE superstep_records SET meta = substr(meta, 1, 20) WHERE rid & 4294967295 = 3`, "row 3", "cut off"},
 		"swapped records": {`UPDATE superstep_records SET rid = -(rid + CASE rid & 4294967295 WHEN 3 THEN 1 ELSE -1 END) WHERE rid & 4294967295 IN (3, 4);

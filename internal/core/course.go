@@ -12,7 +12,7 @@ type course struct {
 	begun  int // step of the last input
 	ran    int // tasks since then
 	guard  guard
-	recent []string // node names, oldest first; only ever appended to
+	recent []string // node names of the turn, oldest first; only ever appended to
 }
 
 // begin counts limits anew: something was given from outside.

@@ -322,7 +322,7 @@ func (m *Machine) Task(i int) *Task { return &m.tasks[i] }
 // Paused returns the breakpoints after nodes that hold the planned tasks.
 func (m *Machine) Paused() []checkpoint.Pause { return m.paused }
 
-// Recent returns the names of the nodes run last, newest last.
+// Recent returns the names of the nodes run last in the turn, newest last.
 func (m *Machine) Recent() []string { return m.recent }
 
 // Children returns the record of each subgraph that keeps its state.
@@ -439,6 +439,7 @@ func (m *Machine) Input(source checkpoint.Source, left *Left, changes Changes, r
 		return err
 	}
 	m.begin()
+	m.recent = nil // those of the turn before are of no use to this one
 	drop := m.tail.dropOpen()
 	m.paused = nil
 	m.tasks = m.to.begin(&r, m.tasks[:0])

@@ -10,13 +10,15 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// A snapshot is written when the changes since the last one weigh snapshotRatio
+// A snapshot is written when the records since the last one weigh snapshotRatio
 // times as much as it did, and at least snapshotMin bytes: snapshots then add
 // at most a quarter to what is stored, and reading the newest state reads at
-// most five times its size.
+// most five times its size. A record weighs as much as its changes and, about,
+// as it does without any.
 const (
-	snapshotMin   = 4 << 10
+	snapshotMin   = 16 << 10
 	snapshotRatio = 4
+	recordBytes   = 64
 )
 
 // rangeGap is how many records without additions a range of a growing field may
@@ -51,6 +53,7 @@ type Tip struct {
 	Results []checkpoint.Result // of the open superstep, on Record's branch
 	State   State               // at Record
 	Bytes   int                 // of changes since the last snapshot
+	Since   int                 // how many records that is
 	Snap    int                 // size of the last snapshot
 	Full    bool                // it holds growing fields
 	Range   int                 // size of the changes that it refers to
@@ -67,7 +70,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	m.tail = tail{
 		codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist,
 		head: rec.ID, logHead: tip.LogHead, epoch: rec.Epoch, branch: rec.Branch, lineage: rec.Lineage, seq: rec.Seq,
-		bytes: tip.Bytes, snap: tip.Snap, full: tip.Full, ranges: tip.Ranges, results: len(tip.Results) > 0,
+		bytes: tip.Bytes, since: tip.Since, snap: tip.Snap, full: tip.Full, ranges: tip.Ranges, results: len(tip.Results) > 0,
 	}
 	if cfg.Shared { // the newest record of a log has the highest number, of those of one run
 		if m.tail.n = uint32(rec.Seq); tip.LogHead.Run() == cfg.Run {
@@ -279,7 +282,8 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 	for _, c := range rec.Changes {
 		m.tail.bytes += len(c.Data)
 	}
-	if !m.cfg.NoSnapshots && m.tail.bytes >= max(snapshotMin, snapshotRatio*m.tail.snap) {
+	m.tail.since++
+	if !m.cfg.NoSnapshots && m.tail.bytes+recordBytes*m.tail.since >= max(snapshotMin, snapshotRatio*m.tail.snap) {
 		values, err := m.cfg.Values.Snapshot(m.base, m.tail.full)
 		if err != nil {
 			return err
@@ -297,7 +301,7 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 			size += len(f) + 12*len(rs)
 		}
 		rec.Snapshot = s
-		m.tail.snap, m.tail.bytes = size, 0
+		m.tail.snap, m.tail.bytes, m.tail.since = size, 0, 0
 	}
 	for i := range rec.Open {
 		for k := range rec.Open[i].Questions {

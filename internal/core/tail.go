@@ -34,6 +34,7 @@ type tail struct {
 
 	full   bool // snapshots must hold growing fields: earlier records are gone
 	bytes  int  // of changes since the last snapshot
+	since  int  // how many records that is
 	snap   int  // size of the last snapshot
 	ranges map[string][][2]int64
 }

@@ -111,7 +111,7 @@ func (g Keeper) put(values core.Values, tip *core.Tip) (any, error) {
 	rec := tip.Record
 	n := &stood{
 		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq,
-		tip: core.Tip{State: tip.State, Bytes: tip.Bytes, Snap: tip.Snap, Full: tip.Full, Range: tip.Range, Ranges: cloneRanges(tip.Ranges)},
+		tip: core.Tip{State: tip.State, Bytes: tip.Bytes, Since: tip.Since, Snap: tip.Snap, Full: tip.Full, Range: tip.Range, Ranges: cloneRanges(tip.Ranges)},
 	}
 	k := g.Kept
 	k.mu.Lock()

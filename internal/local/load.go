@@ -267,6 +267,7 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	}
 	tip.State, err = foldRecords(values, tip.State, tail, func(r *checkpoint.Record, changes []core.Changes) {
 		tip.Bytes += changesSize(r)
+		tip.Since++
 		tip.Ranges = grown(values, tip.Ranges, r, changes)
 	})
 	if err != nil || !keep.keeps(0) {
@@ -330,7 +331,7 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 	}
 	on := core.Tip{
 		Record: tip.Record, Epoch: tip.Epoch, LogHead: tip.LogHead, Results: tip.Results, State: state,
-		Bytes: known.tip.Bytes, Snap: known.tip.Snap, Full: known.tip.Full, Range: known.tip.Range, Ranges: cloneRanges(known.tip.Ranges),
+		Bytes: known.tip.Bytes, Since: known.tip.Since, Snap: known.tip.Snap, Full: known.tip.Full, Range: known.tip.Range, Ranges: cloneRanges(known.tip.Ranges),
 	}
 	last, seq, size := known.id, known.seq, known.tip.Range+known.tip.Bytes
 	var since []*checkpoint.Record
@@ -351,10 +352,11 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 		s := r.Snapshot
 		if s == nil {
 			on.Bytes += changesSize(r)
+			on.Since++
 			on.Ranges = grown(values, on.Ranges, r, changes)
 			return
 		}
-		on.Snap, on.Full, on.Bytes, on.Range, on.Ranges = snapSize(r), s.Full, 0, 0, cloneRanges(s.Ranges)
+		on.Snap, on.Full, on.Bytes, on.Since, on.Range, on.Ranges = snapSize(r), s.Full, 0, 0, 0, cloneRanges(s.Ranges)
 		if len(on.Ranges) > 0 {
 			on.Range = size
 		}

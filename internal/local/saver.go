@@ -238,7 +238,7 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Unlock()
 	now := time.Now()
 	if w.Record != nil {
-		w.Record.CreatedAt = now.UTC()
+		w.Record.CreatedAt = now.UTC().Truncate(time.Microsecond)
 		if c := w.Record.Changes; len(c) == 1 && c[0].Began != 0 {
 			c[0].Began = now.UnixMicro() - c[0].Took // which the record needn't say
 		}

@@ -97,8 +97,8 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		return nil, err
 	}
 	if call.Keep {
-		if other, ok := s.claims.claim(s.m, ns, t.index); !ok {
-			return nil, fmt.Errorf("subgraph %q keeps its state for the thread and was called twice in one superstep (tasks %d and %d of node %q): its memory can't follow both", call.Program.Plan.Name, other, t.index, t.node.Name)
+		if other, ok := s.claims.claim(s.m, ns, t.index()); !ok {
+			return nil, fmt.Errorf("subgraph %q keeps its state for the thread and was called twice in one superstep (tasks %d and %d of node %q): its memory can't follow both", call.Program.Plan.Name, other, t.index(), t.node.Name)
 		}
 	}
 	o := call.Options
@@ -210,7 +210,7 @@ func SubID(task, do string) string {
 }
 
 // id names the task within its thread, for the metadata of subgraph records.
-func (t *Task) id() string { return metaTask(t.at.branch, t.at.epoch, t.index, int(t.gen)) }
+func (t *Task) id() string { return metaTask(t.at.branch, t.at.epoch, t.index(), int(t.gen)) }
 
 func metaTask(branch checkpoint.Branch, epoch checkpoint.ID, task, gen int) string {
 	return string(branch) + "|" + string(epoch) + "." + strconv.Itoa(task) + "." + strconv.Itoa(gen)
@@ -285,7 +285,7 @@ func (t *Task) namespace(call *Call, node string) string {
 
 // taskID names the task among those that run graphs: when what it had come to was given up,
 // it runs others.
-func (t *Task) taskID() string { return CallerID(t.at.epoch, t.at.step(), t.index, int(t.gen)) }
+func (t *Task) taskID() string { return CallerID(t.at.epoch, t.at.step(), t.index(), int(t.gen)) }
 
 // CallerID is [TaskID] for the graphs that a task runs; gen says how often what it had come
 // to was given up.

@@ -167,7 +167,7 @@ func (d *doing) enter(attempt int) (context.Context, func(Outcome)) {
 	t := d.t
 	p := t.s.part(PartAttempt)
 	p.Path, p.Node, p.Do, p.Attempt = t.s.o.childPath(t.node), d.Name, d.told(), attempt
-	p.Task, p.Step, p.Epoch, p.Tags = t.index, t.at.step(), t.at.epoch, t.Tags(d.ctx)
+	p.Task, p.Step, p.Epoch, p.Tags = t.index(), t.at.step(), t.at.epoch, t.Tags(d.ctx)
 	return t.s.o.Trace(d.ctx, p)
 }
 
@@ -244,7 +244,7 @@ func (d *doing) event(kind Kind) *Event {
 	}
 	return &Event{
 		Kind: kind, Path: o.childPath(t.node), Within: append(slices.Clip(o.within), checkpoint.Segment(t.node.Name, t.taskID(), "")),
-		Graph: t.s.prog.Plan.Name, Thread: o.Log.Thread, Step: t.at.step(), Node: d.Name, Task: t.index, Do: d.told(), Epoch: t.at.epoch, Time: time.Now(), Tags: t.Tags(d.ctx),
+		Graph: t.s.prog.Plan.Name, Thread: o.Log.Thread, Step: t.at.step(), Node: d.Name, Task: t.index(), Do: d.told(), Epoch: t.at.epoch, Time: time.Now(), Tags: t.Tags(d.ctx),
 	}
 }
 

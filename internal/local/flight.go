@@ -22,10 +22,11 @@ type flight struct {
 	reported []bool // by task of the open superstep
 	tell     teller
 	lone     execution
-	pieces   core.Pieces[piece] // for lone tasks
-	routers  core.Pieces[Task]  // for theirs
-	failure  []taskFailure      // of all supersteps
-	left     bool               // tasks were left behind
+	pieces   core.Pieces[piece]    // for lone tasks
+	standing core.Pieces[standing] // and their places
+	routers  core.Pieces[Task]     // for theirs
+	failure  []taskFailure         // of all supersteps
+	left     bool                  // tasks were left behind
 
 	prog    *Program      // whose values these are of
 	forks   core.Forks    // for what runs on the goroutine that drives
@@ -53,9 +54,10 @@ func (p *Program) flight(s *Session) *flight {
 // clear returns the flight of a run that is over as one for another run.
 func (f *flight) clear() *flight {
 	*f = flight{
-		reported: f.reported, pieces: f.pieces, routers: f.routers, prog: f.prog, forks: f.forks, reuse: f.reuse, machine: f.s.m.Clear(),
+		reported: f.reported, pieces: f.pieces, standing: f.standing, routers: f.routers, prog: f.prog, forks: f.forks, reuse: f.reuse, machine: f.s.m.Clear(),
 	}
 	f.pieces.Begin()
+	f.standing.Begin()
 	f.routers.Begin()
 	return f
 }

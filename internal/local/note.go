@@ -84,7 +84,7 @@ func (t *Task) Note(ctx context.Context, n Note) error {
 			rows = append(rows, *row)
 		}
 	}
-	id := onceID{top.at.epoch, top.at.step(), top.index, t.onceName(string(made))}
+	id := onceID{top.at.epoch, top.at.step(), top.index(), t.onceName(string(made))}
 	data, err := json.Marshal(form)
 	if err != nil {
 		return err

@@ -260,7 +260,7 @@ func (s *Session) onceOf(id onceID) (step, task int, name string, ok bool) {
 		name, ok = strings.CutPrefix(id.name, "/:")
 		return id.step, id.task, name, ok
 	}
-	if top := s.o.parent.top(); id.task != top.index || id.epoch != top.at.epoch || id.step != top.at.step() {
+	if top := s.o.parent.top(); id.task != top.index() || id.epoch != top.at.epoch || id.step != top.at.step() {
 		return 0, 0, "", false
 	}
 	rest, ok := strings.CutPrefix(id.name, s.o.address+"/")
@@ -303,7 +303,7 @@ func (t *Task) onceName(name string) string {
 // address names a task of a subgraph within the task of the run's root; see
 // Options.address.
 func (t *Task) address() string {
-	a := t.s.o.address + "/" + strconv.Itoa(t.at.step()) + "." + strconv.Itoa(t.index) + "." + url.QueryEscape(t.plannedAs())
+	a := t.s.o.address + "/" + strconv.Itoa(t.at.step()) + "." + strconv.Itoa(t.index()) + "." + url.QueryEscape(t.plannedAs())
 	if overlay := t.overlay(); t.payload != nil || overlay != nil {
 		sum := sha256.Sum256(append(append([]byte(t.payload), 0), overlay...))
 		a += "." + hex.EncodeToString(sum[:8])
@@ -313,8 +313,8 @@ func (t *Task) address() string {
 
 // plannedAs returns the name under which the task's node was recorded.
 func (t *Task) plannedAs() string {
-	if tip := t.s.tip; tip != nil && tip.Epoch.ID == t.at.epoch && t.index < len(tip.Epoch.Tasks) {
-		return tip.Epoch.Tasks[t.index].Node
+	if tip := t.s.tip; tip != nil && tip.Epoch.ID == t.at.epoch && t.index() < len(tip.Epoch.Tasks) {
+		return tip.Epoch.Tasks[t.index()].Node
 	}
 	return t.node.Name
 }
@@ -397,7 +397,7 @@ func (t *Task) recorded(ctx context.Context, c call, name string, run func(id on
 		return t.s.o.Tape.recall(t, c, name)
 	}
 	top := t.top()
-	id := onceID{top.at.epoch, top.at.step(), top.index, t.onceName(name)}
+	id := onceID{top.at.epoch, top.at.step(), top.index(), t.onceName(name)}
 	e := &top.s.effects
 	made, mine, err := e.begin(ctx, t, id)
 	if err != nil {

@@ -124,7 +124,7 @@ func (s *Session) callRouters(ctx context.Context, node *Node, l *leaving) (sum 
 		} else {
 			mine, t = s.flight.forks.Fork(seen), s.flight.routers.Next()
 		}
-		t.Context, t.s, t.at, t.index, t.from, t.node, t.attempt, t.router = ctx, s, l.at, l.index, plan.FromStart, node, 1, true
+		t.Context, t.s, t.at, t.nth, t.from, t.node, t.attempt, t.router = ctx, s, l.at, int32(l.index), plan.FromStart, node, 1, true
 		var c Command
 		err := t.guarded(func(ctx context.Context) (err error) {
 			c, err = router(ctx, mine)

@@ -244,15 +244,15 @@ func (tp *Tape) finds(task int, ds ...Difference) {
 
 // recall is Task.recorded in a replay: it calls nothing.
 func (tp *Tape) recall(t *Task, c call, name string) (json.RawMessage, error) {
-	o, ok := tp.made(t.at.step(), t.index, name)
+	o, ok := tp.made(t.at.step(), t.index(), name)
 	if top := t.top(); !ok { // while its superstep is open it stands beside the log of the run's root
-		o, ok = top.s.o.Tape.made(top.at.step(), top.index, t.onceName(name))
+		o, ok = top.s.o.Tape.made(top.at.step(), top.index(), t.onceName(name))
 	}
 	switch {
 	case !ok:
-		tp.finds(t.index, Difference{Kind: DiffOnce, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()})
+		tp.finds(t.index(), Difference{Kind: DiffOnce, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()})
 		tp.mu.Lock()
-		tp.missed[t.index] = true
+		tp.missed[t.index()] = true
 		tp.mu.Unlock()
 		return nil, fmt.Errorf("node %q calls %v, %w", t.node.Name, c, ErrNotRecorded)
 	case o.Error != "":
@@ -270,7 +270,7 @@ func (tp *Tape) asked(t *Task, name string) error {
 	}
 	scope := name + "/"
 	var open []checkpoint.Question
-	if o := tp.asks.OpenTask(t.index); o != nil {
+	if o := tp.asks.OpenTask(t.index()); o != nil {
 		below := map[string]bool{} // questions of subgraphs, by ID
 		for ns, id := range o.Children {
 			l := tp.r.logs[ns]
@@ -390,7 +390,7 @@ func (tp *Tape) subgraph(ctx context.Context, t *Task, call *Call, o *Options) e
 			if err != nil {
 				return err
 			}
-			tp.finds(t.index, ds...)
+			tp.finds(t.index(), ds...)
 		}
 		return nil
 	})
@@ -413,11 +413,11 @@ func (tp *Tape) stood(t *Task, l *tapeLog) (at *checkpoint.Record) {
 		return nil
 	}
 	if tp.asks != nil {
-		if o := tp.asks.OpenTask(t.index); o != nil && o.Asks() && o.Children[l.Namespace] != "" {
+		if o := tp.asks.OpenTask(t.index()); o != nil && o.Asks() && o.Children[l.Namespace] != "" {
 			return l.byID[o.Children[l.Namespace]]
 		}
 	}
-	id, suffix, best := t.id(), metaTask("", t.at.epoch, t.index, int(t.gen)), 0
+	id, suffix, best := t.id(), metaTask("", t.at.epoch, t.index(), int(t.gen)), 0
 	for _, r := range l.Records {
 		mine := r.Metadata[MetaTask]
 		if !strings.HasSuffix(mine, suffix) {

@@ -38,10 +38,9 @@ type Task struct {
 	node    *Node
 	at      *place
 	payload json.RawMessage
-	index   int
 
 	// One is made for each attempt, so what can be small is.
-	attempt, gen, from int32
+	nth, attempt, gen, from int32 // nth: in the plan
 
 	router bool        // one is called, which can't ask
 	ended  bool        // by mu, as what follows
@@ -155,26 +154,40 @@ type Info struct {
 // place is what the tasks of a superstep know of the machine: copied before they
 // start, since the machine goes on when an attempt was left behind.
 type place struct {
-	epoch    checkpoint.ID
-	branch   checkpoint.Branch
+	*standing
 	nth, ran int32 // of the superstep; ran: supersteps since the last input
 	recent   []string
+}
+
+// standing is what they know of where records are, of which there are none without a store.
+type standing struct {
+	epoch    checkpoint.ID
+	branch   checkpoint.Branch
 	children map[string]checkpoint.ID
 }
 
+var unstored standing // of all that have no records
+
 func (p *place) step() int { return int(p.nth) }
+
+func (t *Task) index() int { return int(t.nth) }
 
 // place returns the place of the open superstep's tasks.
 func (s *Session) place() *place {
 	p := new(place)
-	s.setPlace(p)
+	s.setPlace(p, new(core.Pieces[standing]))
 	return p
 }
 
-func (s *Session) setPlace(p *place) {
+func (s *Session) setPlace(p *place, pieces *core.Pieces[standing]) {
 	ran, _ := s.m.Ran()
-	p.epoch, p.branch, p.nth, p.ran = s.m.Epoch(), s.m.Branch(), int32(s.m.Step()+1), int32(ran)
-	p.recent, p.children = s.m.Recent(), s.m.Children()
+	p.nth, p.ran, p.recent = int32(s.m.Step()+1), int32(ran), s.m.Recent()
+	if epoch, children := s.m.Epoch(), s.m.Children(); epoch == "" && children == nil {
+		p.standing = &unstored
+	} else {
+		p.standing = pieces.Next()
+		p.epoch, p.branch, p.children = epoch, s.m.Branch(), children
+	}
 }
 
 // Info returns where the task stands.
@@ -182,7 +195,7 @@ func (t *Task) Info() Info {
 	s := t.s
 	in := Info{
 		Graph: s.prog.Plan.Name, Node: t.node.Name, Path: s.o.path, Thread: s.o.Log.Thread, Namespace: s.o.Log.Namespace,
-		Run: s.id.get(), Epoch: t.at.epoch, Task: t.index, Step: t.at.step(), Attempt: int(t.attempt), RemainingSteps: -1,
+		Run: s.id.get(), Epoch: t.at.epoch, Task: t.index(), Step: t.at.step(), Attempt: int(t.attempt), RemainingSteps: -1,
 		Recent: slices.Clone(t.at.recent[max(0, len(t.at.recent)-core.RecentNodes):]),
 	}
 	if t.from >= 0 {
@@ -246,7 +259,7 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 		s := t.s
 		s.o.Bus.Send(&Event{
 			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
-			Step: t.at.step(), Task: t.index, Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
+			Step: t.at.step(), Task: t.index(), Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
 		})
 	}
 	return t.Context.Err()
@@ -375,7 +388,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	} else {
 		k.used[used] = true
 	}
-	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, int(t.gen), scope+idKey)
+	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index(), int(t.gen), scope+idKey)
 	for i := range k.Questions {
 		q := &k.Questions[i]
 		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != a.waits() || (q.Turn != nil) != (a.Turn != nil) || positional && !bytes.Equal(q.Value, value) {
@@ -615,11 +628,11 @@ func (e *execution) newTask(ctx context.Context, attempt int) *Task {
 		t = &Task{at: at}
 	} else { // a lone task, in one piece with its place
 		p := s.flight.pieces.Next()
-		s.setPlace(&p.place)
+		s.setPlace(&p.place, &s.flight.standing)
 		e.at = &p.place // for the next attempt and the routers too
 		t, p.task.at = &p.task, &p.place
 	}
-	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, e.node, task.Index, int32(attempt)
+	t.Context, t.s, t.node, t.nth, t.attempt = ctx, s, e.node, int32(task.Index), int32(attempt)
 	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
 	if len(task.Questions) > 0 || len(task.Children) > 0 {
 		t.talk = &talk{Calls: core.Calls{Questions: slices.Clone(task.Questions), Children: maps.Clone(task.Children)}}

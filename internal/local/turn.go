@@ -257,7 +257,7 @@ func failedLoad(thread checkpoint.ThreadID, err error) error {
 func (t *Task) SpawnIDs(ctx context.Context, key string) (checkpoint.ThreadID, checkpoint.ID) {
 	top := t.top()
 	name := "Spawn " + scopeOf(ctx) + key
-	id := onceID{top.at.epoch, top.at.step(), top.index, t.onceName(name)}
+	id := onceID{top.at.epoch, top.at.step(), top.index(), t.onceName(name)}
 	if c, ok := ctx.Value(doKey{}).(*doContext); ok {
 		id = c.d.id
 		id.name += " " + name

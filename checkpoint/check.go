@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,11 @@ func (w *Write) Check() error {
 		return fmt.Errorf("%w: record %s belongs to log %v, not to %v", ErrInvalid, r.ID, r.Log, w.Log)
 	case r.Seq < 1:
 		return fmt.Errorf("%w: record %s of thread %q has sequence number %d, the first is 1", ErrInvalid, r.ID, w.Log.Thread, r.Seq)
+	}
+	for _, id := range []ID{r.ID, r.Parent, r.Epoch} {
+		if strings.HasPrefix(string(id), "*") { // which is how stored forms tell other texts
+			return fmt.Errorf("%w: record %s of thread %q has an ID that begins with *", ErrInvalid, r.ID, w.Log.Thread)
+		}
 	}
 	return nil
 }

@@ -221,7 +221,7 @@ type (
 	//		Of           string // "supersteps" or "tasks"
 	//		Max, Reached int
 	//		Coming       int      // tasks of the next superstep
-	//		Recent       []string // nodes run last, newest last
+	//		Recent       []string // nodes run last since the newest input, newest last
 	//		Next         []string // nodes that would have run
 	//	}
 	//
@@ -232,7 +232,7 @@ type (
 	//
 	//	type CycleError struct {
 	//		Node   string
-	//		Recent []string // nodes run last, newest last
+	//		Recent []string // nodes run last since the newest input, newest last
 	//		Strict bool     // coming round is an error whatever has changed
 	//	}
 	//

@@ -80,7 +80,7 @@ func (x *index) apply(e *entry, off int64, n int) error {
 		if r.Place <= lx.newest() || r.Place >= 1<<32 {
 			return fmt.Errorf("record %d follows record %d", r.Place, lx.newest())
 		}
-		if len(lx.rows) == 0 && lx.graph == nil {
+		if len(lx.rows) == 0 && !x.end { // whose first record is not among them
 			lx.graph = bytes.Clone(e.body.graph)
 		}
 		lx.rows = append(lx.rows, rowAt{off: off, n: uint32(n), place: uint32(r.Place), id: e.key, bytes: r.Bytes})
@@ -90,7 +90,10 @@ func (x *index) apply(e *entry, off int64, n int) error {
 		return errUnsaid
 	}
 	if e.full {
-		x.full, x.last = e.seq, lease{}
+		x.last = lease{}
+		if e.root() {
+			x.full = e.seq
+		}
 	}
 	if e.leased {
 		x.last = lease{Lease: e.header.Lease}

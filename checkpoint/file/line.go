@@ -515,17 +515,18 @@ func (m *body) append(b, data []byte, id, prev idKey, graph []byte) []byte {
 
 // meta appends the Meta of a row, whose record was read.
 func (m *body) meta(b []byte, id, prev idKey, graph []byte) []byte {
-	b = append(b, '{')
-	if len(m.members) == 0 || !bytes.HasPrefix(m.members[0], []byte(`"v":`)) {
-		b = append(append(b, formatMember...), ',')
+	format, rest := []byte(formatMember), m.members
+	if len(rest) > 0 && bytes.HasPrefix(rest[0], []byte(`"v":`)) {
+		format, rest = rest[0], rest[1:]
 	}
+	b = append(append(append(b, '{'), format...), ',')
 	if m.parent == nil && id.apart(prev) {
 		b = append(prev.parent(append(b, `"p":`...)), ',')
 	}
 	if m.graph == nil && graph != nil {
 		b = append(append(append(b, `"g":`...), graph...), ',')
 	}
-	for _, k := range m.members {
+	for _, k := range rest {
 		b = append(append(b, k...), ',')
 	}
 	b[len(b)-1] = '}'

@@ -214,6 +214,15 @@ func TestTheEndOfAFileTellsWhatAllOfItTells(t *testing.T) {
 	s := mustOpen(t, dir, Options{Sync: SyncNever})
 	w, sub := newWriter("t"), newWriter("t")
 	sub.log.Namespace = "n"
+	add := func(graph string) {
+		r := w.next(text1k(2000))
+		r.Graph = graph
+		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Record: r, Head: w.head}); err != nil {
+			t.Fatal(err)
+		}
+		w.wrote(r)
+	}
+	add("") // what a line says of the graph is not its log's
 	for i := range 150 {
 		place := []string{" here", " there"}[i/50%2]
 		turn(t, s, w, place, time.Hour, i%7 == 3)
@@ -221,7 +230,7 @@ func TestTheEndOfAFileTellsWhatAllOfItTells(t *testing.T) {
 			sub.add(t, s, text1k(3000))
 			w.result(t, s, w.head, i, `1`)
 		}
-		w.add(t, s, text1k(2000))
+		add([]string{"chat", ""}[i%2])
 		if i%5 == 0 {
 			c := &checkpoint.Write{Log: w.log, Wake: true}
 			if i%7 == 3 {
@@ -412,6 +421,28 @@ func lastOf(x *index) (id idKey) {
 		id = lx.last().id
 	}
 	return id
+}
+
+// What is sealed says its format first, whatever stands in its line and what before it.
+func TestSealedRecordsOutliveARewrite(t *testing.T) {
+	s, w := mustOpen(t, t.TempDir(), Options{Sync: SyncNever}), newWriter("t")
+	for range 70 {
+		w.run, w.n = checkpoint.NewRunID(), 0
+		r := w.next("1")
+		r.Changes, r.Graph, r.Sealed = nil, "", &checkpoint.Sealed{Meta: []byte{1, 2}, Data: []byte("x")}
+		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Record: r, Head: w.head}); err != nil {
+			t.Fatal(err)
+		}
+		w.wrote(r)
+		w.result(t, s, w.head, 1, text1k(2000))
+		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Drop: &checkpoint.Drop{Epoch: w.head}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantSound(t, s)
 }
 
 // A row is the same again, whatever it consists of.

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -163,4 +164,37 @@ func TestAReplayTellsADifferenceInsideASubgraphOnce(t *testing.T) {
 	equal(t, "difference", fmt.Sprint(d.Step, d.SubStep, d.Path, d.Node, d.Field, d.Want, d.Got), `1 1 [sub]firstNote"old""new"`)
 	equal(t, "checkpoint", string(d.Checkpoint), asked.Checkpoint)
 	equalSlice(t, "of another input", differences(t, build("old", 2), rec), []string{"1 sub/ state N: 1 | 2"})
+}
+
+// No record stands for what a subgraph was about when it failed.
+func TestAReplayTellsOfASubgraphWhoseFailureItsCallerHandles(t *testing.T) {
+	build := func(word string, opts ...graph.Option) *graph.Graph[trail] {
+		in := graph.New[trail]("inner")
+		in.AddNode("w", func(_ context.Context, s *trail) error { s.Note = word; return nil })
+		inner := compile(t, in.AddEdge(graph.Start, "w"))
+		mid := graph.New[trail]("mid")
+		mid.AddNode("m", func(ctx context.Context, s *trail) error {
+			if _, err := graph.Call(ctx, "i", inner, func(*trail) error { return nil }); err != nil {
+				return err
+			}
+			return errors.New("no luck")
+		}, graph.Contains(inner))
+		middle := compile(t, mid.AddEdge(graph.Start, "m"))
+		b := graph.New[trail]("root")
+		b.AddNode("n", func(ctx context.Context, s *trail) error {
+			if _, err := graph.Call(ctx, "a", middle, func(*trail) error { return nil }); err != nil {
+				s.Ran.Add("handled")
+			}
+			return nil
+		}, graph.Contains(middle))
+		return compile(t, b.AddEdge(graph.Start, "n"), opts...)
+	}
+	store := checkpoint.NewMemory()
+	g := build("old", graph.WithCheckpointer(store))
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	rec := taped(t, store, "t")
+	same(t, g, rec)
+	equalSlice(t, "differences", differences(t, build("new"), rec), []string{`1 n/m/w state Note: "old" | "new"`})
 }

@@ -491,3 +491,37 @@ func TestANodeContainsGraphsOfDifferentNames(t *testing.T) {
 		t.Error(e)
 	}
 }
+
+// What it left is in the store by then, however the run is stored.
+func TestASubgraphThatKeepsItsStateIsCalledAgainInARun(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		for _, d := range []graph.Durability{graph.Sync, graph.Async, graph.Exit} {
+			c := graph.New[trail]("child")
+			c.AddNode("a", func(ctx context.Context, s *trail) error {
+				if !asks || s.N > 0 {
+					return nil
+				}
+				s.N++
+				_, err := graph.Interrupt[string](ctx, "q", nil)
+				return err
+			})
+			b := graph.New[trail]("loop")
+			graph.AddSubgraph(b, "own", compile(t, c.AddEdge(graph.Start, "a"), graph.KeepState()), graph.Mapping[trail, trail]{})
+			b.AddNode("x", func(ctx context.Context, s *trail) error { s.N++; return nil })
+			b.AddConditionalEdges("x", func(_ context.Context, s *trail) (graph.Command, error) {
+				if s.N < 3 {
+					return graph.Goto("own"), nil
+				}
+				return graph.Goto(graph.End), nil
+			}, "own", graph.End)
+			g := compile(t, b.AddEdge(graph.Start, "own").AddSequence("own", "x"), graph.WithCheckpointer(checkpoint.NewMemory()), graph.WithDurability(d))
+			_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
+			if err == nil && asks {
+				_, err = g.Thread("t").Invoke(bg, g.Answer("y"))
+			}
+			if err != nil {
+				t.Errorf("asks %v, %v: %v", asks, d, err)
+			}
+		}
+	}
+}

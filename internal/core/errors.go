@@ -17,7 +17,7 @@ type LimitError struct {
 	Of           string // "supersteps" or "tasks"
 	Max, Reached int
 	Coming       int      // tasks of the next superstep
-	Recent       []string // nodes run last, newest last
+	Recent       []string // nodes run last since the newest input, newest last
 	Next         []string // nodes that would have run
 }
 
@@ -33,7 +33,7 @@ func (e *LimitError) Error() string {
 // changed since it ran last.
 type CycleError struct {
 	Node   string
-	Recent []string // nodes run last, newest last
+	Recent []string // nodes run last since the newest input, newest last
 	Strict bool     // coming round is an error whatever has changed
 }
 

@@ -313,8 +313,8 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 		s, err = Open(ctx, call.Program, &o, "", false)
 		return s, o.Tape != nil && o.Tape.begun, err
 	}
-	if t.s.saver.mode == Exit {
-		t.s.saver.forget(o.Log.Namespace)
+	if err = t.s.saver.readable(ctx, o.Log.Namespace, call.Keep, t.attempt > 1); err != nil {
+		return nil, false, err
 	}
 	head, _, err := o.Store.Head(ctx, o.Log)
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {

@@ -180,16 +180,22 @@ func (r *replay) step(ctx context.Context, next *checkpoint.Record) ([]Differenc
 	if errors.As(err, &unknown) {
 		ds, err = []Difference{{Kind: DiffError, Node: unknown.Node, Want: "the node runs", Got: unknown.Error()}}, nil
 	}
+	r.placed(ds, stepOf(next))
+	return ds, err
+}
+
+// placed says of differences in a superstep where they are, unless they are in a subgraph
+// and say so.
+func (r *replay) placed(ds []Difference, step int) {
 	for i := range ds {
 		d := &ds[i]
-		if d.Namespace != "" { // it is in a subgraph
+		if d.Namespace != "" {
 			continue
 		}
 		if d.Namespace = r.log.Namespace; len(r.o.path) > 0 {
-			d.Path, d.SubStep = slices.Concat(r.o.path, d.Path), stepOf(next)
+			d.Path, d.SubStep = slices.Concat(r.o.path, d.Path), step
 		}
 	}
-	return ds, err
 }
 
 // open opens the thread as it was at a record, nil: before the first, for what next
@@ -300,7 +306,8 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 	whole := true
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		ds = append(ds, tp.found[i]...)
+		found, misses := tp.told(i)
+		ds = append(ds, found...)
 		node := s.prog.Plan.NameOf(t.Node)
 		switch t.Status {
 		case core.Done:
@@ -310,7 +317,7 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 				ds = append(ds, Difference{Kind: DiffQuestion, Path: q.Path, Node: q.Node, Want: "nothing is asked", Got: questionText(&q)})
 			}
 		default:
-			if !tp.missed[i] || !errors.Is(t.Err, ErrNotRecorded) {
+			if !misses || !errors.Is(t.Err, ErrNotRecorded) {
 				ds = append(ds, Difference{Kind: DiffError, Node: node, Want: "the node finishes", Got: failureText(t)})
 			}
 		}
@@ -390,13 +397,14 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 		if t.Status == core.Interrupted {
 			got = slices.DeleteFunc(slices.Clone(t.Unanswered()), func(q checkpoint.Question) bool { return q.When != "inside" })
 		}
+		found, misses := tp.told(i)
 		if len(want) == 0 && len(got) == 0 { // but what its subgraphs did is not looked at again
-			ds = append(ds, slices.DeleteFunc(tp.found[i], func(d Difference) bool { return d.Namespace == "" })...)
+			ds = append(ds, slices.DeleteFunc(found, func(d Difference) bool { return d.Namespace == "" })...)
 			continue
 		}
-		ds = append(ds, tp.found[i]...)
+		ds = append(ds, found...)
 		if t.Status == core.Failed || t.Status == core.Waiting {
-			if !tp.missed[i] || !errors.Is(t.Err, ErrNotRecorded) {
+			if !misses || !errors.Is(t.Err, ErrNotRecorded) {
 				ds = append(ds, Difference{Kind: DiffError, Node: s.prog.Plan.NameOf(t.Node), Want: questionText(&want[0]), Got: failureText(t)})
 			}
 			continue

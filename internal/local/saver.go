@@ -29,6 +29,7 @@ type saver struct {
 	lease   lease
 	failed  error               // the first failure, under Async
 	held    []*checkpoint.Write // under Exit
+	storing sync.Mutex          // of those, in order
 
 	// Of the write under way, and kept for the next one.
 	clock  sync.Mutex
@@ -46,8 +47,8 @@ type saver struct {
 
 type queued struct {
 	ctx   context.Context
-	write *checkpoint.Write
-	reply chan error // nil: nobody waits
+	write *checkpoint.Write // nil: it is only waited for what came before
+	reply chan error        // nil: nobody waits
 }
 
 func newSaver(o *Options) *saver {
@@ -158,7 +159,7 @@ func (s *saver) start() {
 		defer close(done)
 		for q := range queue {
 			err := s.failure()
-			if err == nil {
+			if err == nil && q.write != nil {
 				if err = s.write(q.ctx, q.write); err != nil {
 					s.mu.Lock()
 					s.failed = err
@@ -176,8 +177,8 @@ func (s *saver) start() {
 func (s *saver) flush(ctx context.Context) error {
 	s.sending.Lock()
 	s.mu.Lock()
-	queue, done, held := s.queue, s.done, s.held
-	s.queue, s.held = nil, nil
+	queue, done := s.queue, s.done
+	s.queue = nil
 	s.mu.Unlock()
 	if queue != nil {
 		close(queue)
@@ -189,12 +190,48 @@ func (s *saver) flush(ctx context.Context) error {
 	if err := s.failure(); err != nil {
 		return err
 	}
+	return s.storeHeld(ctx)
+}
+
+// storeHeld stores what is held.
+func (s *saver) storeHeld(ctx context.Context) error {
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	s.mu.Lock()
+	held := s.held
+	s.held = nil
+	s.mu.Unlock()
 	for _, w := range held {
 		if err := s.write(ctx, w); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readable has what this run wrote to a log in the store, if somebody is to read it there:
+// a subgraph that keeps its state, or another attempt. A log that is a task's own is begun
+// anew under Exit.
+func (s *saver) readable(ctx context.Context, namespace string, keeps, again bool) error {
+	switch {
+	case s.mode == Exit && !keeps:
+		s.forget(namespace)
+	case s.mode == Exit && s.holds(namespace):
+		return s.storeHeld(ctx)
+	case s.mode == Async && (keeps || again):
+		reply := make(chan error, 1)
+		if s.enqueue(queued{reply: reply}) {
+			return <-reply
+		}
+	}
+	return nil
+}
+
+// holds reports whether something is held for a log.
+func (s *saver) holds(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.held, func(w *checkpoint.Write) bool { return w.Log.Namespace == namespace })
 }
 
 // writeInTime writes with the save timeout. The context's own end doesn't count.

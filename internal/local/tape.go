@@ -156,7 +156,9 @@ type Tape struct {
 	edited time.Time          // when the state was last edited while it was open
 	once   map[taskName]checkpoint.OnceResult
 
-	begun bool // a subgraph: its run was recorded
+	begun bool  // a subgraph: its run was recorded
+	over  *Tape // that of the task which runs it, where it goes on
+	of    int   // the task
 
 	mu     sync.Mutex
 	found  map[int][]Difference // by task: in its subgraphs, and calls of Once that the recording doesn't have
@@ -232,7 +234,12 @@ func (tp *Tape) made(step, task int, name string) (o checkpoint.OnceResult, ok b
 }
 
 // finds adds differences to those of a task; one that is tried again finds them again.
-func (tp *Tape) finds(task int, ds ...Difference) {
+// What a subgraph goes on with, no record of it stands for: it is found by what runs it.
+func (tp *Tape) finds(t *Task, ds ...Difference) {
+	step, task := t.at.step(), t.index()
+	for ; tp.over != nil; tp, task = tp.over, tp.of {
+		tp.r.placed(ds, step)
+	}
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
 	for _, d := range ds {
@@ -240,6 +247,22 @@ func (tp *Tape) finds(task int, ds ...Difference) {
 			tp.found[task] = append(tp.found[task], d)
 		}
 	}
+}
+
+// misses notes that a task called what has no recorded result.
+func (tp *Tape) misses(task int) {
+	for ; tp != nil; tp, task = tp.over, tp.of {
+		tp.mu.Lock()
+		tp.missed[task] = true
+		tp.mu.Unlock()
+	}
+}
+
+// told returns what was found of a task, and whether it misses a result.
+func (tp *Tape) told(task int) (ds []Difference, misses bool) {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	return slices.Clone(tp.found[task]), tp.missed[task]
 }
 
 // recall is Task.recorded in a replay: it calls nothing.
@@ -250,10 +273,8 @@ func (tp *Tape) recall(t *Task, c call, name string) (json.RawMessage, error) {
 	}
 	switch {
 	case !ok:
-		tp.finds(t.index(), Difference{Kind: DiffOnce, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()})
-		tp.mu.Lock()
-		tp.missed[t.index()] = true
-		tp.mu.Unlock()
+		tp.finds(t, Difference{Kind: DiffOnce, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()})
+		tp.misses(t.index())
 		return nil, fmt.Errorf("node %q calls %v, %w", t.node.Name, c, ErrNotRecorded)
 	case o.Error != "":
 		return nil, &RecordedError{Text: o.Error}
@@ -377,6 +398,7 @@ func (tp *Tape) subgraph(ctx context.Context, t *Task, call *Call, o *Options) e
 		at = sub.log.byID[t.at.children[o.Log.Namespace]] // it keeps its state
 	}
 	o.Store, o.Tape = sub.store(at), sub.tape(at, nil)
+	o.Tape.over, o.Tape.of = tp, t.index()
 	if o.Tape.begun = begun; !begun {
 		return nil
 	}
@@ -388,9 +410,10 @@ func (tp *Tape) subgraph(ctx context.Context, t *Task, call *Call, o *Options) e
 			}
 			ds, err := sub.step(ctx, next)
 			if err != nil {
+				sub.again(next)
 				return err
 			}
-			tp.finds(t.index(), ds...)
+			tp.finds(t, ds...)
 		}
 		return nil
 	})
@@ -403,6 +426,13 @@ func (r *recorded) first(rec *checkpoint.Record) bool {
 	done := r.done[rec]
 	r.done[rec] = true
 	return !done
+}
+
+// again has a record replayed once more, since that was broken off.
+func (r *recorded) again(rec *checkpoint.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.done, rec)
 }
 
 // stood returns where a subgraph's run that a task began stood, nil if there is none: when

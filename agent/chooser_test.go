@@ -45,16 +45,7 @@ func hand(among ...tool.Tool) tool.Tool {
 // A tool that chooses among agents declares them by its Unwrap.
 func TestTheAgentsThatAToolChoosesAmongAreFound(t *testing.T) {
 	n := 0
-	sub := func(name string) tool.Tool {
-		g, err := agent.New(agent.ReAct[agent.State]{
-			Name: name, Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply"),
-			Model: script(calls(call(name+"1", "multiply", `{"a":2,"b":2}`)), scripted.Text(name+" says 4")),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return agent.AsTool(agent.Of(g, ""))
-	}
+	sub := func(name string) tool.Tool { return asking(t, name, &n) }
 	m := script(calls(call("1", "hand", `{"to":"y","task":"do"}`)), scripted.Text("done"))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{hand(sub("x"), sub("y"))}}, memory())
 	for _, name := range []string{"x", "y"} {

@@ -401,19 +401,23 @@ func TestMistakesInCompositions(t *testing.T) {
 	}
 }
 
+// asking is an agent as a tool that multiplies two by two, and asks before it does.
+func asking(t *testing.T, name string, n *int) tool.Tool {
+	t.Helper()
+	g, err := agent.New(agent.ReAct[agent.State]{
+		Name: name, Tools: []tool.Tool{counted(n)}, Approve: agent.Approve("multiply"),
+		Model: script(calls(call(name+"1", "multiply", `{"a":2,"b":2}`)), scripted.Text(name+" says 4")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent.AsTool(agent.Of(g, ""))
+}
+
 // Agents that are tools work at once, and each may ask.
 func TestParallelToolsThatAreAgentsAsk(t *testing.T) {
 	n := 0
-	sub := func(name string) tool.Tool {
-		g, err := agent.New(agent.ReAct[agent.State]{
-			Name: name, Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply"),
-			Model: script(calls(call(name+"1", "multiply", `{"a":2,"b":2}`)), scripted.Text(name+" says 4")),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return agent.AsTool(agent.Of(g, ""))
-	}
+	sub := func(name string) tool.Tool { return asking(t, name, &n) }
 	m := script(calls(call("1", "x", `{"task":"x"}`), call("2", "y", `{"task":"y"}`)), scripted.Text("done"))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{sub("x"), sub("y")}, Parallel: 2}, memory())
 	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go")))

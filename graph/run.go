@@ -340,7 +340,6 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, req request) error {
 	m, answer := s.Machine(), req.answer
 	if set.from != "" {
-		m.StartBranch(true)
 		if err := m.Fork(); err != nil {
 			return err
 		}

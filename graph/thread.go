@@ -595,7 +595,6 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 	}
 	s.KeepMetadata()
 	if set.from != "" && s.Tip() != nil {
-		s.Machine().StartBranch(true)
 		if err := s.Machine().Fork(); err != nil {
 			return err
 		}
@@ -656,10 +655,7 @@ func (h *handle) fork(ctx context.Context) (Snapshot[any], error) {
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
-	return e.change(ctx, h.set, func(s *local.Session) error {
-		s.Machine().StartBranch(true)
-		return s.Machine().Fork()
-	})
+	return e.change(ctx, h.set, func(s *local.Session) error { return s.Machine().Fork() })
 }
 
 // Copy makes a new thread, with that ID, that is a copy of the thread with its whole

@@ -130,9 +130,11 @@ func (m *Machine) StartBranch(keep bool) {
 	}
 }
 
-// Fork records the branch that [Machine.StartBranch] has started, for what goes on in the open
-// superstep: what is known of that is taken along.
+// Fork records a branch for what goes on in the open superstep: what is known of that is taken
+// along. Where [Machine.StartBranch] has not started it otherwise, that goes on as it
+// stood.
 func (m *Machine) Fork() error {
+	m.StartBranch(true)
 	if err := m.record(checkpoint.SourceFork, nil); err != nil {
 		return err
 	}

@@ -60,8 +60,8 @@ func (w *Wire) Receive(ctx context.Context, up func(), got func(text string)) er
 		return err
 	}
 	up()
-	// Nothing is cut off by it: the connection waits.
-	defer context.AfterFunc(ctx, func() { _ = c.PgConn().Conn().SetDeadline(time.Now()) })()
+	// Nothing is cut off by it: the connection waits. It is told goodbye still.
+	defer context.AfterFunc(ctx, func() { _ = c.PgConn().Conn().SetReadDeadline(time.Now()) })()
 	for {
 		wait, cancel := context.WithTimeout(ctx, quiet)
 		note, err := c.WaitForNotification(wait)

@@ -46,7 +46,7 @@ func StartRedis(dir string, args ...string) (*Redis, error) {
 	}
 	for range redisTries {
 		r := &Redis{dir: abs, args: args}
-		if r.port, err = freePortForRedis(); err != nil {
+		if r.port, err = freePort(); err != nil {
 			return nil, err
 		}
 		if err = r.Start(); err == nil {
@@ -57,15 +57,6 @@ func StartRedis(dir string, args ...string) (*Redis, error) {
 		}
 	}
 	return nil, err
-}
-
-func freePortForRedis() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Addr returns host and port.

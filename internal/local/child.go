@@ -313,7 +313,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 		s, err = Open(ctx, call.Program, &o, "", false)
 		return s, o.Tape != nil && o.Tape.begun, err
 	}
-	if err = t.s.saver.readable(ctx, o.Log.Namespace, call.Keep, t.attempt > 1); err != nil {
+	if err = t.s.saver.readable(ctx, o.Log.Namespace, call.Keep); err != nil {
 		return nil, false, err
 	}
 	head, _, err := o.Store.Head(ctx, o.Log)

@@ -209,16 +209,16 @@ func (s *saver) storeHeld(ctx context.Context) error {
 	return nil
 }
 
-// readable has what this run wrote to a log in the store, if somebody is to read it there:
-// a subgraph that keeps its state, or another attempt. A log that is a task's own is begun
-// anew under Exit.
-func (s *saver) readable(ctx context.Context, namespace string, keeps, again bool) error {
+// readable has what this run wrote to the log of a subgraph that keeps its state in the store,
+// where another task is to read it. A log that is a task's own is read by its next attempt,
+// before which Async has stored what waits, and Exit begins it anew.
+func (s *saver) readable(ctx context.Context, namespace string, keeps bool) error {
 	switch {
 	case s.mode == Exit && !keeps:
 		s.forget(namespace)
 	case s.mode == Exit && s.holds(namespace):
 		return s.storeHeld(ctx)
-	case s.mode == Async && (keeps || again):
+	case s.mode == Async && keeps:
 		reply := make(chan error, 1)
 		if s.enqueue(queued{reply: reply}) {
 			return <-reply

@@ -25,7 +25,8 @@ func started(t *testing.T) string {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error, 1)
-	go func() { over <- serving.Serve(ctx, l, "sqlite:"+filepath.Join(t.TempDir(), "trips.db")) }()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "trips.db") // removed after the server's end
+	go func() { over <- serving.Serve(ctx, l, store) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-over; err != nil {

@@ -162,7 +162,9 @@ func TestNotesOfOneMomentAreFewTexts(t *testing.T) {
 		a, b := start(t, x), start(t, x)
 		synctest.Wait()
 		before := x.sent
-		var want []string
+		want := []string{"first"}
+		a.Tell("first")
+		synctest.Wait() // until it is sent: what follows waits for its turn
 		for i := range 500 {
 			note := strings.Repeat("x", i) + "\x01\"ä"
 			want = append(want, note)

@@ -254,7 +254,7 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 // newRecord advances the tail by a record.
 func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change) *checkpoint.Record {
 	m.tail.seq++
-	rec := &m.tail.room().record
+	rec := new(checkpoint.Record)
 	m.tail.next = nil
 	rec.ID, rec.Parent, rec.Log, rec.Seq = m.tail.nextID(m.cfg.Run), m.tail.head, m.cfg.Log, m.tail.seq
 	rec.Step, rec.Source, rec.Begun, rec.Ran = m.step, source, m.begun, m.ran

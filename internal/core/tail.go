@@ -16,7 +16,8 @@ type tail struct {
 
 	writes  pending
 	backlog []pending // records decided on before the one in writes
-	next    *room     // of the next record, if something has been put there
+	rooms   Pieces[room]
+	next    *room // of the next record, if something has been put there
 
 	head    checkpoint.ID // of the line
 	logHead checkpoint.ID // of the log; differs from head before a fork's first record
@@ -49,9 +50,9 @@ type pending struct {
 	claim   bool
 }
 
-// room is a record with what most records refer to, made in one piece.
+// room is for what most records refer to. Three of it, as a record alone, are as long as
+// what the collector scans best: 512 bytes.
 type room struct {
-	record checkpoint.Record
 	task   [1]checkpoint.Task
 	change [1]checkpoint.Change
 }
@@ -69,7 +70,8 @@ func (l *tail) dropOpen() *checkpoint.Drop {
 // room returns the room of the next record.
 func (l *tail) room() *room {
 	if l.next == nil {
-		l.next = new(room)
+		l.rooms.Most = 3
+		l.next = l.rooms.Next()
 	}
 	return l.next
 }

@@ -62,7 +62,7 @@ func (s *testServer) start(where ...string) error {
 	log.Print("Temporal's server is built, which takes minutes the first time")
 	build := exec.Command("go", "tool", "-n", "devserver")
 	build.Dir = filepath.Join("internal", "devserver")
-	build.Env = append(os.Environ(), "GOWORK=off")
+	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -ldflags=-w") // no race detector, whatever is set for tests; as .ci/run builds it
 	path, err := build.Output()
 	if err != nil {
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -491,7 +491,7 @@ func (h *chatter) printResult(w *shower, failed error) error {
 	default:
 		r.Status, r.Reason = "done", h.said.Stopped
 		if m, ok := h.said.answer(); ok {
-			r.Answer = m.text()
+			r.Answer = m.Text()
 		}
 	}
 	return writeJSON(w.out, r, false)

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
@@ -225,7 +224,7 @@ func (h *chatter) open(ctx context.Context) (err error) {
 	}
 	h.given = h.Again != "" || h.Thread != ""
 	if h.Thread != "" {
-		there, err := h.p.owned(ctx, h.Thread, h.t)
+		there, err := owned(ctx, h.p, h.Thread, h.t)
 		if err != nil {
 			return err
 		}
@@ -305,7 +304,7 @@ func (h *chatter) look(ctx context.Context) error {
 	defer done()
 	s, err := h.t.state(ctx, h.Thread, "")
 	// A thread that isn't there has had no run.
-	h.unsure = err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound)
+	h.unsure = err != nil && !missing(err)
 	if err == nil {
 		h.take(s)
 	}
@@ -492,7 +491,7 @@ func (h *chatter) printResult(w *shower, failed error) error {
 	default:
 		r.Status, r.Reason = "done", h.said.Stopped
 		if m, ok := h.said.answer(); ok {
-			r.Answer = m.text()
+			r.Answer = m.Text()
 		}
 	}
 	return writeJSON(w.out, r, false)

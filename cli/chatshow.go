@@ -17,17 +17,9 @@ import (
 
 // dialog is what a chat knows of a state.
 type dialog struct {
-	Messages  []utterance      `json:"messages"`
-	UserInput string           `json:"user_input"`  // of package agent: said and not yet part of the messages
-	Stopped   agent.StopReason `json:"stop_reason"` // of package agent
-}
-
-// utterance is a message, as far as a chat shows it.
-type utterance struct {
-	ID      string          `json:"id"`
-	Type    string          `json:"type"`
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
+	Messages  []chat.Message
+	UserInput string           // of package agent: said and not yet part of the messages
+	Stopped   agent.StopReason // of package agent
 }
 
 // dialogOf reads a state member by member: what is of another form is not of
@@ -41,7 +33,7 @@ func dialogOf(state json.RawMessage) dialog {
 	}
 	_ = json.Unmarshal(state, &o)
 	for _, raw := range o.Messages {
-		var m utterance
+		var m chat.Message
 		if json.Unmarshal(raw, &m) == nil {
 			d.Messages = append(d.Messages, m)
 		}
@@ -50,23 +42,6 @@ func dialogOf(state json.RawMessage) dialog {
 	_ = json.Unmarshal(o.Stopped, &d.Stopped)
 	return d
 }
-
-func (m utterance) text() string {
-	text, _ := said(m.Content)
-	return text
-}
-
-func (m utterance) is(names ...string) bool {
-	for _, n := range names {
-		if m.Type == n || (m.Type == "" || m.Type == "message") && m.Role == n {
-			return true
-		}
-	}
-	return false
-}
-
-func (m utterance) human() bool { return m.is("human", "user") }
-func (m utterance) model() bool { return m.is("ai", "assistant", "AIMessageChunk") }
 
 // ids returns the messages that are there.
 func (d *dialog) ids() map[string]bool {
@@ -83,24 +58,24 @@ func (d *dialog) asked() string {
 		return d.UserInput
 	}
 	for i := len(d.Messages) - 1; i >= 0; i-- {
-		if d.Messages[i].human() {
-			return d.Messages[i].text()
+		if d.Messages[i].Role == chat.RoleUser {
+			return d.Messages[i].Text()
 		}
 	}
 	return ""
 }
 
 // answers returns the messages of the model in this turn that say something.
-func (d *dialog) answers() []utterance {
+func (d *dialog) answers() []chat.Message {
 	if d.UserInput != "" {
 		return nil
 	}
-	var out []utterance
+	var out []chat.Message
 	for _, m := range d.Messages {
 		switch {
-		case m.human():
+		case m.Role == chat.RoleUser:
 			out = nil
-		case m.model() && m.text() != "":
+		case m.Role == chat.RoleAssistant && m.Text() != "":
 			out = append(out, m)
 		}
 	}
@@ -108,10 +83,10 @@ func (d *dialog) answers() []utterance {
 }
 
 // answer returns the last one of them.
-func (d *dialog) answer() (utterance, bool) {
+func (d *dialog) answer() (chat.Message, bool) {
 	all := d.answers()
 	if len(all) == 0 {
-		return utterance{}, false
+		return chat.Message{}, false
 	}
 	return all[len(all)-1], true
 }
@@ -273,7 +248,7 @@ func (w *shower) end(d *dialog, done bool) error {
 			continue
 		}
 		w.mark(m.ID)
-		if err := w.write(m.text()); err != nil {
+		if err := w.write(m.Text()); err != nil {
 			return err
 		}
 		w.endLine()

@@ -18,7 +18,6 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
-	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/tool"
@@ -294,17 +293,13 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	e := &usageError{fmt.Errorf("unknown command %q", args[0]), fmt.Sprintf("%s --help lists the commands", cmd.CommandPath())}
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
 	}
-	if near := plan.Nearest(args[0], names); near != "" {
-		e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
-	}
-	return e
+	return unknown(fmt.Errorf("unknown command %q", args[0]), args[0], names, cmd.CommandPath()+" --help lists the commands")
 }
 
 // Group returns a command that holds others.
@@ -371,11 +366,7 @@ func (a *app) find(name string) (*compiled, error) {
 		return nil, &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
 	}
 	names := a.graphNames()
-	e := &usageError{fmt.Errorf("unknown graph %q", name), "graphs: " + strings.Join(names, ", ")}
-	if near := plan.Nearest(name, names); near != "" {
-		e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
-	}
-	return nil, e
+	return nil, unknown(fmt.Errorf("unknown graph %q", name), name, names, "graphs: "+strings.Join(names, ", "))
 }
 
 // completeGraph completes the name of a graph as the first argument.

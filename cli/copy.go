@@ -1,10 +1,6 @@
 package cli
 
-import (
-	"fmt"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 func (a *app) copyCommand() *cobra.Command {
 	return a.threadToo(&cobra.Command{
@@ -27,11 +23,7 @@ on. A server chooses the ID of the new one; elsewhere it is TO.`,
 			if to, err = p.copyThread(ctx, from, to); err != nil {
 				return err
 			}
-			if a.json {
-				return writeJSON(a.console.Out, map[string]string{"from": from, "to": to}, true)
-			}
-			fmt.Fprintln(a.console.Out, oneLine(fmt.Sprintf("Copied thread %s to %s.", from, to)))
-			return nil
+			return a.say(map[string]string{"from": from, "to": to}, "Copied thread %s to %s.", from, to)
 		},
 	})
 }

@@ -185,12 +185,12 @@ func (a *app) stateOf(ctx context.Context, p place, thread, arg string) (*snapsh
 		thread = arg
 		if i := strings.LastIndexByte(arg, '@'); i > 0 {
 			// An ID may have an @ in it.
-			if p.known(ctx, arg) != nil {
+			if _, err := known(ctx, p, arg); err != nil {
 				thread, at = arg[:i], arg[i+1:]
 			}
 		}
 	}
-	t, thread, err := p.choose(ctx, nil, thread)
+	t, thread, err := a.choose(ctx, p, nil, thread)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/draw/png"
 	"github.com/superstep-dev/superstep/internal/console"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 var formatNames = []string{"diagram", "ascii", "mermaid", "dot", "svg", "png"}
@@ -51,7 +50,7 @@ thread ran, failed in or waits at are marked.`,
 				if err := p.open(ctx, false); err != nil {
 					return err
 				}
-				if _, _, err := p.choose(ctx, args, thread); err != nil {
+				if _, _, err := a.choose(ctx, p, args, thread); err != nil {
 					return err
 				}
 			}
@@ -89,11 +88,7 @@ func (p *picture) settle(a *app, name string) error {
 		p.format = cmp.Or(p.format, "diagram")
 	}
 	if !slices.Contains(formatNames, p.format) {
-		e := &usageError{fmt.Errorf("unknown format %q", p.format), "formats: " + strings.Join(formatNames, ", ")}
-		if near := plan.Nearest(p.format, formatNames); near != "" {
-			e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
-		}
-		return e
+		return unknown(fmt.Errorf("unknown format %q", p.format), p.format, formatNames, "formats: "+strings.Join(formatNames, ", "))
 	}
 	if p.format == "png" && p.out == "" && a.console.OutTerminal() {
 		return &usageError{fmt.Errorf("a picture cannot be shown in a terminal"), "write it to a file: -o " + quote(name+".png")}

@@ -81,10 +81,10 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 				if t, err = p.graph(ctx, args[0]); err != nil {
 					return err
 				}
-				there, _ = p.owned(ctx, f.thread, t) // choose says what is wrong
+				there, _ = owned(ctx, p, f.thread, t) // choose says what is wrong
 			}
 			if there {
-				if t, f.thread, err = p.choose(ctx, args, f.thread); err != nil {
+				if t, f.thread, err = a.choose(ctx, p, args, f.thread); err != nil {
 					return err
 				}
 			}
@@ -113,28 +113,21 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 }
 
 func (a *app) deleteCommand() *cobra.Command {
-	var thread string
 	var yes, force bool
 	cmd := &cobra.Command{
 		Use: "delete [THREAD]", GroupID: "edit", Short: "Delete a thread with its history",
 		Args: args(0, 1, "THREAD"), ValidArgsFunction: a.completeThread,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				if thread != "" {
-					return Usage("unexpected argument %q: --thread names the thread", args[0])
-				}
-				thread = args[0]
-			}
-			if thread == "" {
+			if len(args) == 0 {
 				return &usageError{errors.New("--thread is missing"), fmt.Sprintf("%s threads lists them", a.name)}
 			}
-			ctx := cmd.Context()
+			ctx, thread := cmd.Context(), args[0]
 			p, err := a.opened(ctx)
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			if err := p.known(ctx, thread); err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+			if _, err := known(ctx, p, thread); err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 				return err
 			}
 			if !yes {
@@ -152,15 +145,10 @@ func (a *app) deleteCommand() *cobra.Command {
 			if err := p.deleteThread(ctx, thread, force); err != nil {
 				return err
 			}
-			if a.json {
-				return writeJSON(a.console.Out, map[string]string{"deleted": thread}, true)
-			}
-			fmt.Fprintf(a.console.Out, "Deleted thread %s.\n", oneLine(thread))
-			return nil
+			return a.say(map[string]string{"deleted": thread}, "Deleted thread %s.", thread)
 		},
 	}
-	a.threadFlag(cmd, &thread)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&force, "force", false, "stop a run that is working on the thread")
-	return cmd
+	return a.threadToo(cmd)
 }

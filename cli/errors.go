@@ -155,6 +155,15 @@ func writeJSON(w io.Writer, v any, pretty bool) error {
 	return err
 }
 
+// say prints what a command did: a value as JSON, or else a line.
+func (a *app) say(v any, format string, args ...any) error {
+	if a.json {
+		return writeJSON(a.console.Out, v, true)
+	}
+	_, err := fmt.Fprintln(a.console.Out, oneLine(fmt.Sprintf(format, args...)))
+	return err
+}
+
 // printable returns JSON in which no character can control a terminal, nor is any
 // cut: JSON allows more in a string than it has to.
 func printable(data []byte) []byte {

@@ -491,7 +491,7 @@ if the state has messages. The case is then checked by "exact" and "trajectory",
 				return err
 			}
 			defer p.close()
-			t, thread, err := p.choose(ctx, nil, args[0])
+			t, thread, err := a.choose(ctx, p, nil, args[0])
 			if err != nil {
 				return err
 			}
@@ -542,11 +542,7 @@ if the state has messages. The case is then checked by "exact" and "trajectory",
 			if answered {
 				a.console.Notef("Questions were answered in this turn: add the \"answers\" to the case, in their order.")
 			}
-			if a.json {
-				return writeJSON(a.console.Out, c, true)
-			}
-			fmt.Fprintf(a.console.Out, "Added the case %s to %s.\n", oneLine(c.Name), oneLine(file))
-			return nil
+			return a.say(c, "Added the case %s to %s.", c.Name, file)
 		},
 	}
 	fs := cmd.Flags()

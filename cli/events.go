@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/superstep-dev/superstep/graph"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -29,23 +27,19 @@ The value is JSON, @FILE, or - for the standard input; without one it is null.`,
 				value = v
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			l := &local{a: a}
+			if err := l.open(ctx, false); err != nil {
+				return err
+			}
+			defer l.close()
+			t, thread, err := a.choose(ctx, l, nil, args[0])
 			if err != nil {
 				return err
 			}
-			defer end()
-			t, thread, err := a.choose(ctx, store, nil, args[0])
-			if err != nil {
+			if err := t.(*localGraph).on(thread, "").SendEvent(ctx, args[1], value); err != nil {
 				return err
 			}
-			if err := t.Thread(thread, graph.WithCheckpointer(store)).SendEvent(ctx, args[1], value); err != nil {
-				return err
-			}
-			if a.json {
-				return writeJSON(a.console.Out, map[string]any{"thread": thread, "event": args[1], "value": value}, true)
-			}
-			fmt.Fprintln(a.console.Out, oneLine(fmt.Sprintf("Sent %s to thread %s.", args[1], thread)))
-			return nil
+			return a.say(map[string]any{"thread": thread, "event": args[1], "value": value}, "Sent %s to thread %s.", args[1], thread)
 		},
 	}
 	g := Group("events", "Send events to threads", a.threadToo(send))

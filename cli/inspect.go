@@ -9,7 +9,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/console"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 func (a *app) graphsCommand() *cobra.Command {
@@ -201,11 +200,7 @@ func (a *app) historyCommand() *cobra.Command {
 			return a.withThread(cmd, args, f, func(_ place, t target) error {
 				ctx := cmd.Context()
 				if source != "" && !slices.Contains(sources(), source) {
-					e := &usageError{fmt.Errorf("unknown source %q", source), "sources: " + strings.Join(sources(), ", ")}
-					if near := plan.Nearest(source, sources()); near != "" {
-						e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
-					}
-					return e
+					return unknown(fmt.Errorf("unknown source %q", source), source, sources(), "sources: "+strings.Join(sources(), ", "))
 				}
 				list, err := t.history(ctx, historyQuery{thread: f.thread, at: f.at, source: source, all: all, oldest: oldest, limit: limit})
 				if err != nil {

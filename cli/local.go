@@ -72,28 +72,40 @@ func (l *local) graph(_ context.Context, name string) (target, error) {
 	return l.at(g), nil
 }
 
-func (l *local) choose(ctx context.Context, args []string, thread string) (target, string, error) {
-	g, thread, err := l.a.choose(ctx, l.store, args, thread)
+func (l *local) thread(ctx context.Context, id string) (of ownership, err error) {
+	rec, _, err := l.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(id)})
 	if err != nil {
-		return nil, "", err
+		return of, err
 	}
-	return l.at(g), thread, nil
+	g := l.a.owner(rec.Graph)
+	switch {
+	case g != nil:
+		of.own, of.name = g.own, g.name
+	case len(l.a.graphs) == 1:
+		g = l.a.graphs[0]
+	}
+	of.graph = func() (target, error) {
+		if g == nil {
+			return nil, &usageError{fmt.Errorf("thread %q belongs to graph %q, which this program does not have", id, rec.Graph),
+				"name the graph to read it with: " + strings.Join(l.a.graphNames(), ", ")}
+		}
+		return l.at(g), nil
+	}
+	return of, nil
 }
 
-func (l *local) owned(ctx context.Context, thread string, t target) (bool, error) {
-	rec, _, err := l.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
-	if err != nil {
-		return false, nil // what is wrong shows when the thread is used
+func (l *local) newest(ctx context.Context, n int) (names []string, err error) {
+	lister, ok := l.store.(checkpoint.Lister)
+	if !ok {
+		return nil, Usage("name the thread with --thread")
 	}
-	if other := l.a.owner(rec.Graph); other != nil && rec.Graph != t.info().own {
-		return true, &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, other.name, t.info().name), "choose another ID for the new thread, or none"}
+	for info, err := range lister.Threads(ctx, checkpoint.ThreadFilter{Limit: n}) {
+		if err != nil {
+			return names, err
+		}
+		names = append(names, string(info.Thread))
 	}
-	return true, nil
-}
-
-func (l *local) known(ctx context.Context, thread string) error {
-	_, err := l.a.head(ctx, l.store, thread)
-	return err
+	return names, nil
 }
 
 func (l *local) newThread(context.Context, target) (string, error) {
@@ -111,7 +123,7 @@ func (l *local) copyThread(ctx context.Context, from, to string) (string, error)
 	if from == to {
 		return "", Usage("a thread cannot be copied to itself")
 	}
-	if err := l.known(ctx, from); err != nil {
+	if _, err := known(ctx, l, from); err != nil {
 		return "", err
 	}
 	switch err := c.Copy(ctx, checkpoint.ThreadID(from), checkpoint.ThreadID(to)); {

@@ -60,38 +60,30 @@ Threads that a run holds are left for another time.`,
 				return Usage("--prefix is for --all")
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			l := &local{a: a}
+			if err := l.open(ctx, false); err != nil {
+				return err
+			}
+			defer l.close()
+			if all {
+				return a.pruneAll(ctx, l, prefix, keep, compact)
+			}
+			t, thread, err := a.choose(ctx, l, nil, args[0])
 			if err != nil {
 				return err
 			}
-			defer end()
-			w := a.console.Out
-			if !all {
-				t, thread, err := a.choose(ctx, store, nil, args[0])
-				if err != nil {
-					return err
-				}
-				p := a.pruneThread(ctx, store, t, thread, keep)
-				if p.err != nil {
-					return p.err
-				}
-				if err := compactStore(ctx, store, compact); err != nil {
-					return err
-				}
-				if a.json {
-					return writeJSON(w, p.pruned, true)
-				}
-				text := fmt.Sprintf("Thread %s: %s left, %d removed", thread, console.Count(p.Kept, "checkpoint"), p.Removed)
-				if p.Logs > 0 {
-					text += fmt.Sprintf(", %s of subgraphs removed", console.Count(p.Logs, "log"))
-				}
-				if p.Freed > 0 {
-					text += ", " + bytesText(p.Freed) + " freed"
-				}
-				fmt.Fprintln(w, console.Clean(text)+".")
-				return nil
+			p, err := t.(*localGraph).prune(ctx, thread, keep)
+			if err != nil {
+				return err
 			}
-			return a.pruneAll(ctx, store, prefix, keep, compact)
+			if err := compactStore(ctx, l.store, compact); err != nil {
+				return err
+			}
+			logs := ""
+			if p.Logs > 0 {
+				logs = fmt.Sprintf(", %s of subgraphs removed", console.Count(p.Logs, "log"))
+			}
+			return a.say(p, "Thread %s: %s left, %d removed%s%s.", thread, console.Count(p.Kept, "checkpoint"), p.Removed, logs, p.freed())
 		},
 	}
 	fs := cmd.Flags()
@@ -105,28 +97,27 @@ Threads that a run holds are left for another time.`,
 	return a.threadToo(cmd)
 }
 
-type pruning struct {
-	pruned
-	err error
+func (t *localGraph) prune(ctx context.Context, thread string, keep graph.Keep) (pruned, error) {
+	p, err := t.on(thread, "").Prune(ctx, keep)
+	return pruned{Thread: thread, Kept: p.Kept, Removed: p.Removed, Logs: p.Logs, Freed: p.Freed}, err
 }
 
-func (a *app) pruneThread(ctx context.Context, store checkpoint.Store, t *compiled, thread string, keep graph.Keep) pruning {
-	p, err := t.Thread(thread, graph.WithCheckpointer(store)).Prune(ctx, keep)
-	out := pruning{pruned{Thread: thread, Kept: p.Kept, Removed: p.Removed, Logs: p.Logs, Freed: p.Freed}, err}
-	if err != nil {
-		out.Error = err.Error()
+// freed says how much was freed, if that is known.
+func (p pruned) freed() string {
+	if p.Freed <= 0 {
+		return ""
 	}
-	return out
+	return ", " + bytesText(p.Freed) + " freed"
 }
 
-func (a *app) pruneAll(ctx context.Context, store checkpoint.Store, prefix string, keep graph.Keep, compact bool) error {
-	l, err := a.lister(store)
+func (a *app) pruneAll(ctx context.Context, l *local, prefix string, keep graph.Keep, compact bool) error {
+	lister, err := a.lister(l.store)
 	if err != nil {
 		return err
 	}
 	type one struct{ thread, graph string }
 	var threads []one
-	for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Prefix: prefix}) {
+	for info, err := range lister.Threads(ctx, checkpoint.ThreadFilter{Prefix: prefix}) {
 		if err != nil {
 			return err
 		}
@@ -136,42 +127,31 @@ func (a *app) pruneAll(ctx context.Context, store checkpoint.Store, prefix strin
 	total := pruned{}
 	failed := 0
 	for _, th := range threads {
-		p := pruning{pruned: pruned{Thread: th.thread}}
-		if t := a.owner(th.graph); t == nil {
-			p.Error = fmt.Sprintf("it belongs to graph %q, which this program does not have", th.graph)
-		} else {
-			p = a.pruneThread(ctx, store, t, th.thread, keep)
+		p, err := pruned{Thread: th.thread}, fmt.Errorf("it belongs to graph %q, which this program does not have", th.graph)
+		if g := a.owner(th.graph); g != nil {
+			p, err = (&localGraph{g, l}).prune(ctx, th.thread, keep)
 		}
-		if p.Error != "" {
+		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			failed++
+			p.Error = err.Error()
 			if !a.json {
-				a.console.Notef("%s", foreign(fmt.Sprintf("Thread %s was left: %s", th.thread, p.Error)))
+				a.console.Notef("%s", foreign(fmt.Sprintf("Thread %s was left: %v", th.thread, err)))
 			}
 		}
-		total.Kept, total.Removed, total.Logs, total.Freed = total.Kept+p.Kept, total.Removed+p.Removed, total.Logs+p.Logs, total.Freed+p.Freed
-		list = append(list, p.pruned)
+		total.Kept, total.Removed, total.Freed = total.Kept+p.Kept, total.Removed+p.Removed, total.Freed+p.Freed
+		list = append(list, p)
 	}
-	if err := compactStore(ctx, store, compact); err != nil {
+	if err := compactStore(ctx, l.store, compact); err != nil {
 		return err
 	}
-	if a.json {
-		if err := writeJSON(a.console.Out, list, true); err != nil {
-			return err
-		}
-	} else {
-		text := fmt.Sprintf("%s: %s left, %d removed", console.Count(len(list)-failed, "thread"), console.Count(total.Kept, "checkpoint"), total.Removed)
-		if total.Freed > 0 {
-			text += ", " + bytesText(total.Freed) + " freed"
-		}
-		fmt.Fprintln(a.console.Out, text+".")
+	err = a.say(list, "%s: %s left, %d removed%s.", console.Count(len(list)-failed, "thread"), console.Count(total.Kept, "checkpoint"), total.Removed, total.freed())
+	if err == nil && failed > 0 {
+		err = ExitCode(ExitError)
 	}
-	if failed > 0 {
-		return ExitCode(ExitError)
-	}
-	return nil
+	return err
 }
 
 func compactStore(ctx context.Context, store checkpoint.Store, wanted bool) error {

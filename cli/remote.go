@@ -21,7 +21,6 @@ import (
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // remote is a server of LangGraph's protocol.
@@ -172,66 +171,37 @@ func (r *remote) graph(ctx context.Context, name string) (target, error) {
 		}
 		names = append(names, t.info().name)
 	}
-	e := &usageError{fmt.Errorf("%s has no graph %q", r.label(), name), "graphs: " + strings.Join(names, ", ")}
+	list := "graphs: " + strings.Join(names, ", ")
 	if len(names) == 0 {
-		e.hint = "it has no graphs at all"
+		list = "it has no graphs at all"
 	}
-	if near := plan.Nearest(name, names); near != "" {
-		e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
-	}
-	return nil, e
+	return nil, unknown(fmt.Errorf("%s has no graph %q", r.label(), name), name, names, list)
 }
 
-// thread returns a thread, or an error that names the nearest.
-func (r *remote) thread(ctx context.Context, id string) (*client.Thread, error) {
+func (r *remote) thread(ctx context.Context, id string) (of ownership, err error) {
 	th, err := r.c.Thread(ctx, id)
-	if errors.Is(err, client.ErrNotFound) {
-		return nil, Hint(fmt.Errorf("unknown thread %q at %s", id, r.label()), "%s", r.nearest(ctx, id))
-	}
 	if err != nil {
-		return nil, r.fit(err, id)
+		return of, r.fit(err, id)
 	}
-	return th, nil
+	of.own, of.name = th.GraphID(), th.GraphID()
+	of.graph = func() (target, error) {
+		name, _ := th.Metadata["assistant_id"].(string)
+		if name = cmp.Or(name, of.name); name == "" {
+			return nil, &usageError{fmt.Errorf("thread %q has had no run, so that its graph is not known", id), "name the graph"}
+		}
+		return r.graph(ctx, name)
+	}
+	return of, nil
 }
 
-// nearest names threads that could have been meant.
-func (r *remote) nearest(ctx context.Context, thread string) string {
-	var names []string
-	for th, err := range r.c.Threads(ctx, client.ThreadSearch{Select: []string{"thread_id"}, Limit: 200}) {
+func (r *remote) newest(ctx context.Context, n int) (names []string, err error) {
+	for th, err := range r.c.Threads(ctx, client.ThreadSearch{Select: []string{"thread_id"}, Limit: n}) {
 		if err != nil {
-			break
+			return names, r.explain(err)
 		}
 		names = append(names, th.ID)
 	}
-	if len(names) == 0 {
-		return "the server has no threads"
-	}
-	if near := plan.Nearest(thread, names); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	if len(names) > 5 {
-		return "newest threads: " + strings.Join(names[:5], ", ") + ", …"
-	}
-	return "threads: " + strings.Join(names, ", ")
-}
-
-func (r *remote) known(ctx context.Context, thread string) error {
-	_, err := r.thread(ctx, thread)
-	return err
-}
-
-func (r *remote) owned(ctx context.Context, thread string, t target) (bool, error) {
-	th, err := r.c.Thread(ctx, thread)
-	if errors.Is(err, client.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, r.fit(err, thread)
-	}
-	if of := th.GraphID(); of != "" && of != t.info().own {
-		return true, &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, of, t.info().name), "leave --thread out for a new thread"}
-	}
-	return true, nil
+	return names, nil
 }
 
 // newThread makes an ID alone: the thread comes with its first run, if that is not
@@ -239,55 +209,6 @@ func (r *remote) owned(ctx context.Context, thread string, t target) (bool, erro
 func (r *remote) newThread(context.Context, target) (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err
-}
-
-func (r *remote) choose(ctx context.Context, args []string, thread string) (target, string, error) {
-	if err := r.open(ctx, false); err != nil {
-		return nil, "", err
-	}
-	if thread == "" {
-		var names []string
-		for th, err := range r.c.Threads(ctx, client.ThreadSearch{Select: []string{"thread_id"}, Limit: 6}) {
-			if err != nil {
-				return nil, "", r.explain(err)
-			}
-			names = append(names, th.ID)
-		}
-		switch len(names) {
-		case 0:
-			return nil, "", Hint(fmt.Errorf("there are no threads at %s", r.label()), "start one: %s run GRAPH%s", r.a.name, r.arg())
-		case 1:
-			thread = names[0]
-		default:
-			if len(names) > 5 {
-				names = append(names[:5], "…")
-			}
-			return nil, "", &usageError{errors.New("several threads are there: name one with --thread"), "newest first: " + strings.Join(names, ", ")}
-		}
-	}
-	th, err := r.thread(ctx, thread)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(args) > 0 {
-		t, err := r.graph(ctx, args[0])
-		if err != nil {
-			return nil, "", err
-		}
-		if of := th.GraphID(); of != "" && of != t.info().own {
-			return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, of, args[0]), "name that graph, or none"}
-		}
-		return t, thread, nil
-	}
-	name, _ := th.Metadata["assistant_id"].(string)
-	if name == "" {
-		name = th.GraphID()
-	}
-	if name == "" {
-		return nil, "", &usageError{fmt.Errorf("thread %q has had no run, so that its graph is not known", thread), "name the graph"}
-	}
-	t, err := r.graph(ctx, name)
-	return t, thread, err
 }
 
 // statusOf says of a thread what the commands say. A server does not tell sleeping
@@ -432,7 +353,7 @@ func (r *remote) copyThread(ctx context.Context, from, to string) (string, error
 		return "", &usageError{errors.New("a server chooses the ID of a copy"),
 			fmt.Sprintf("copy the thread, and go on with the ID that is shown: %s copy%s %s", r.a.name, r.arg(), quote(from))}
 	}
-	if err := r.known(ctx, from); err != nil {
+	if _, err := known(ctx, r, from); err != nil {
 		return "", err
 	}
 	th, err := r.c.CopyThread(ctx, from)
@@ -480,15 +401,6 @@ func at(id string) *client.Checkpoint {
 	return &client.Checkpoint{ID: id}
 }
 
-// wireModes are the names of modes on the wire.
-var wireModes = []struct {
-	mode graph.Mode
-	name client.Mode
-}{
-	{graph.ModeUpdates, client.ModeUpdates}, {graph.ModeValues, client.ModeValues}, {graph.ModeMessages, client.ModeMessages}, {graph.ModeCustom, client.ModeCustom},
-	{graph.ModeTools, client.ModeTools}, {graph.ModeTasks, client.ModeTasks}, {graph.ModeCheckpoints, client.ModeCheckpoints},
-}
-
 // request turns a call into one of the server.
 func (t *remoteGraph) request(c call) (client.RunRequest, error) {
 	r := client.RunRequest{
@@ -508,9 +420,9 @@ func (t *remoteGraph) request(c call) (client.RunRequest, error) {
 		}
 		r.Metadata[kv[0]] = kv[1]
 	}
-	for _, m := range wireModes {
-		if c.modes&m.mode == m.mode {
-			r.Modes = append(r.Modes, m.name)
+	for _, m := range modes {
+		if m.wire != "" && c.modes&m.mode == m.mode {
+			r.Modes = append(r.Modes, m.wire)
 		}
 	}
 	// Questions come with updates.

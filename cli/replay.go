@@ -1,17 +1,16 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/recording"
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/memory"
@@ -42,43 +41,27 @@ test ("replay"). It is not encrypted, whatever the store is.`,
 			if out == "" || out == "-" {
 				return rec.Write(a.console.Out)
 			}
-			if err := writeFile(out, rec); err != nil {
+			var b bytes.Buffer
+			if err := rec.Write(&b); err != nil {
 				return err
 			}
-			n := 0
-			for _, l := range rec.Logs {
-				n += len(l.Records)
+			if err := draw.WriteFile(out, b.Bytes()); err != nil {
+				return err
 			}
-			if a.json {
-				return writeJSON(a.console.Out, map[string]any{"thread": args[0], "file": out, "checkpoints": n}, true)
-			}
-			fmt.Fprintf(a.console.Out, "Wrote %d checkpoints of thread %s to %s.\n", n, oneLine(args[0]), out)
-			return nil
+			n := checkpoints(rec)
+			return a.say(map[string]any{"thread": args[0], "file": out, "checkpoints": n}, "Wrote %d checkpoints of thread %s to %s.", n, args[0], out)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file; default: the standard output")
 	return a.threadToo(cmd)
 }
 
-// writeFile writes a recording to a file, as a whole or not at all.
-func writeFile(path string, rec *recording.Recording) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".export-*")
-	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = &fs.PathError{Op: "write", Path: path, Err: at.Err}
-		}
-		return err
+// checkpoints counts those of a recording.
+func checkpoints(rec *recording.Recording) (n int) {
+	for _, l := range rec.Logs {
+		n += len(l.Records)
 	}
-	defer os.Remove(f.Name())
-	err = rec.Write(f)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	return n
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -112,15 +95,8 @@ input) into the store. A thread of that ID must not exist.`,
 			case err != nil:
 				return err
 			}
-			n := 0
-			for _, l := range rec.Logs {
-				n += len(l.Records)
-			}
-			if a.json {
-				return writeJSON(a.console.Out, map[string]any{"thread": thread, "graph": rec.Header.Graph, "checkpoints": n}, true)
-			}
-			fmt.Fprintf(a.console.Out, "Read %d checkpoints of thread %s.\n", n, oneLine(string(thread)))
-			return nil
+			n := checkpoints(rec)
+			return a.say(map[string]any{"thread": thread, "graph": rec.Header.Graph, "checkpoints": n}, "Read %d checkpoints of thread %s.", n, thread)
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "the ID of the thread; default: the one it had")

@@ -15,11 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // runFlags are the flags of the commands that run a graph.
@@ -45,7 +43,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.at, "at", "", "start at this checkpoint of the thread, on a new branch")
 	fs.BoolVarP(&f.interactive, "interactive", "i", false, "ask the questions of the graph right here, until it is done")
-	fs.StringSliceVar(&f.stream, "stream", nil, "print events as JSON lines while the graph runs: "+strings.Join(modeNames, ", "))
+	fs.StringSliceVar(&f.stream, "stream", nil, "print events as JSON lines while the graph runs: "+strings.Join(modeNames(), ", "))
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "show progress even where the standard error is no terminal")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
 	fs.BoolVar(&f.full, "full", false, "show the whole state")
@@ -58,7 +56,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringSliceVar(&f.before, "interrupt-before", nil, "nodes to stop before")
 	fs.StringSliceVar(&f.after, "interrupt-after", nil, "nodes to stop after")
 	a.indexFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions(modeNames, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions(modeNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"sync", "async", "exit"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -113,11 +111,28 @@ func (a *app) completeThread(cmd *cobra.Command, args []string, prefix string) (
 	return a.completeThreads(cmd, args, prefix)
 }
 
-var modeNames = []string{"updates", "values", "messages", "custom", "tools", "tasks", "checkpoints", "debug"}
+// modes are the modes of events, in the order in which they are shown.
+var modes = []struct {
+	name  string
+	mode  graph.Mode
+	wire  client.Mode       // empty: others stand for it
+	types []graph.EventType // of its events; those of debug are of others too
+}{
+	{"updates", graph.ModeUpdates, client.ModeUpdates, []graph.EventType{graph.EventUpdate, graph.EventInterrupt}},
+	{"values", graph.ModeValues, client.ModeValues, []graph.EventType{graph.EventValues, graph.EventInterrupt}},
+	{"messages", graph.ModeMessages, client.ModeMessages, []graph.EventType{graph.EventMessage}},
+	{"custom", graph.ModeCustom, client.ModeCustom, []graph.EventType{graph.EventCustom}},
+	{"tools", graph.ModeTools, client.ModeTools, []graph.EventType{graph.EventToolCall, graph.EventToolResult}},
+	{"tasks", graph.ModeTasks, client.ModeTasks, []graph.EventType{graph.EventTaskStart, graph.EventTaskEnd, graph.EventTaskError, graph.EventTaskRetry}},
+	{"checkpoints", graph.ModeCheckpoints, client.ModeCheckpoints, []graph.EventType{graph.EventCheckpoint}},
+	{"debug", graph.ModeDebug, "", []graph.EventType{graph.EventInterrupt}},
+}
 
-var modes = map[string]graph.Mode{
-	"updates": graph.ModeUpdates, "values": graph.ModeValues, "messages": graph.ModeMessages, "custom": graph.ModeCustom, "tools": graph.ModeTools,
-	"tasks": graph.ModeTasks, "checkpoints": graph.ModeCheckpoints, "debug": graph.ModeDebug,
+func modeNames() (names []string) {
+	for _, m := range modes {
+		names = append(names, m.name)
+	}
+	return names
 }
 
 // call turns flags into a call.
@@ -147,15 +162,11 @@ func (f *runFlags) call() (call, error) {
 func (f *runFlags) modes() (graph.Mode, error) {
 	var m graph.Mode
 	for _, name := range f.stream {
-		one, ok := modes[name]
-		if !ok {
-			e := &usageError{fmt.Errorf("unknown stream mode %q", name), "modes: " + strings.Join(modeNames, ", ")}
-			if near := plan.Nearest(name, modeNames); near != "" {
-				e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
-			}
-			return 0, e
+		i := slices.Index(modeNames(), name)
+		if i < 0 {
+			return 0, unknown(fmt.Errorf("unknown stream mode %q", name), name, modeNames(), "modes: "+strings.Join(modeNames(), ", "))
 		}
-		m |= one
+		m |= modes[i].mode
 	}
 	return m, nil
 }
@@ -323,7 +334,7 @@ way the thread can go on with "continue".`,
 				return err
 			}
 			if f.thread != "" {
-				_, err = p.owned(ctx, f.thread, t)
+				_, err = owned(ctx, p, f.thread, t)
 			} else if _, err = f.call(); err == nil {
 				f.thread, err = p.newThread(ctx, t)
 			}
@@ -432,7 +443,7 @@ func (a *app) withThread(cmd *cobra.Command, args []string, f *runFlags, do func
 		return err
 	}
 	defer p.close()
-	t, thread, err := p.choose(ctx, args, f.thread)
+	t, thread, err := a.choose(ctx, p, args, f.thread)
 	if err != nil {
 		return err
 	}
@@ -456,7 +467,7 @@ func (a *app) withState(cmd *cobra.Command, args []string, f *runFlags, do func(
 
 // explain adds advice to errors about checkpoints.
 func (a *app) explain(err error, f *runFlags) error {
-	if f.at != "" && (errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, client.ErrNotFound)) {
+	if f.at != "" && missing(err) {
 		return Hint(&worded{fmt.Sprintf("thread %q has no checkpoint %q", f.thread, f.at), err}, "%s history%s --thread %s --all-branches lists them", a.name, a.placeArg(), quote(f.thread))
 	}
 	return err
@@ -589,18 +600,9 @@ func (a *app) consume(events iter.Seq2[event, error], mode graph.Mode, stream, s
 
 // wanted reports whether a mode includes events of that type.
 func wanted(t graph.EventType, mode graph.Mode) bool {
-	for m, types := range map[graph.Mode][]graph.EventType{
-		graph.ModeUpdates &^ graph.ModeValues: {graph.EventUpdate},
-		graph.ModeValues &^ graph.ModeUpdates: {graph.EventValues},
-		graph.ModeUpdates & graph.ModeValues:  {graph.EventInterrupt},
-		graph.ModeMessages:                    {graph.EventMessage},
-		graph.ModeCustom:                      {graph.EventCustom},
-		graph.ModeTools:                       {graph.EventToolCall, graph.EventToolResult},
-		graph.ModeTasks:                       {graph.EventTaskStart, graph.EventTaskEnd, graph.EventTaskError, graph.EventTaskRetry},
-		graph.ModeCheckpoints:                 {graph.EventCheckpoint},
-	} {
-		if slices.Contains(types, t) {
-			return mode&m == m
+	for _, m := range modes {
+		if mode&m.mode == m.mode && slices.Contains(m.types, t) {
+			return true
 		}
 	}
 	return false

@@ -12,7 +12,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // storeURL returns what --store says, or the default.
@@ -99,36 +98,6 @@ func storeConfig(url string, create bool) (stores.Config, error) {
 	return c, nil
 }
 
-// nearestThreads names threads that could have been meant.
-func nearestThreads(ctx context.Context, store checkpoint.Store, thread string) string {
-	l, ok := store.(checkpoint.Lister)
-	if !ok {
-		return ""
-	}
-	var names []string
-	more := false
-	for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Limit: 1000}) {
-		if err != nil {
-			break
-		}
-		names = append(names, string(info.Thread))
-	}
-	if len(names) == 0 {
-		return "the store has no threads"
-	}
-	if near := plan.Nearest(thread, names); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	if more = len(names) > 5; more {
-		names = names[:5]
-	}
-	list := "threads: " + strings.Join(names, ", ")
-	if more {
-		list = "newest " + list + ", …"
-	}
-	return list
-}
-
 // lister returns the store as one that can list threads.
 func (a *app) lister(store checkpoint.Store) (checkpoint.Lister, error) {
 	if l, ok := store.(checkpoint.Lister); ok {
@@ -141,70 +110,8 @@ func (a *app) lister(store checkpoint.Store) (checkpoint.Lister, error) {
 // nearest threads.
 func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (*checkpoint.Record, error) {
 	rec, _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		return nil, Hint(fmt.Errorf("unknown thread %q in %s", thread, a.storeName()), "%s", nearestThreads(ctx, store, thread))
+	if missing(err) {
+		_, err = known(ctx, &local{a: a, store: store}, thread)
 	}
 	return rec, err
-}
-
-// choose finds the thread and the graph that a command is about. Where the
-// store has one thread alone, it is meant; a thread knows its graph.
-func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread string) (*compiled, string, error) {
-	if thread == "" && len(args) > 0 && a.lookup(args[0]) == nil {
-		if _, _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(args[0])}); err == nil {
-			return nil, "", &usageError{fmt.Errorf("%q is a thread, and no graph", args[0]), "name it with the flag: --thread " + quote(args[0])}
-		}
-	}
-	if thread == "" {
-		var err error
-		if thread, err = a.onlyThread(ctx, store); err != nil {
-			return nil, "", err
-		}
-	}
-	rec, err := a.head(ctx, store, thread)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(args) > 0 {
-		t, err := a.find(args[0])
-		if err != nil {
-			return nil, "", err
-		}
-		if t.own != rec.Graph && rec.Graph != "" && a.owner(rec.Graph) != nil {
-			return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, rec.Graph, args[0]), "name that graph, or none"}
-		}
-		return t, thread, nil
-	}
-	if t := a.owner(rec.Graph); t != nil {
-		return t, thread, nil
-	}
-	if len(a.graphs) == 1 {
-		return a.graphs[0], thread, nil
-	}
-	return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, which this program does not have", thread, rec.Graph),
-		"name the graph to read it with: " + strings.Join(a.graphNames(), ", ")}
-}
-
-func (a *app) onlyThread(ctx context.Context, store checkpoint.Store) (string, error) {
-	l, ok := store.(checkpoint.Lister)
-	if !ok {
-		return "", Usage("name the thread with --thread")
-	}
-	var names []string
-	for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Limit: 6}) {
-		if err != nil {
-			return "", err
-		}
-		names = append(names, string(info.Thread))
-	}
-	switch len(names) {
-	case 0:
-		return "", Hint(fmt.Errorf("there are no threads in %s", a.storeName()), "start one: %s run GRAPH", a.name)
-	case 1:
-		return names[0], nil
-	}
-	if len(names) > 5 {
-		names = append(names[:5], "…")
-	}
-	return "", &usageError{errors.New("several threads are there: name one with --thread"), "newest first: " + strings.Join(names, ", ")}
 }

@@ -34,21 +34,22 @@ type place interface {
 	graph(ctx context.Context, name string) (target, error)
 	threads(ctx context.Context, q threadQuery) (list []threadRow, more bool, err error)
 
-	// choose finds the thread and the graph that a command is about. Where there is
-	// one thread alone, it is meant; a thread knows its graph.
-	choose(ctx context.Context, args []string, thread string) (target, string, error)
+	// thread returns what a thread is of. One that doesn't exist is a missing error.
+	thread(ctx context.Context, id string) (ownership, error)
 
-	// owned reports whether a thread exists. The error says that it is of another
-	// graph than t.
-	owned(ctx context.Context, thread string, t target) (bool, error)
-
-	// known returns an error for a thread that doesn't exist, which names the
-	// nearest.
-	known(ctx context.Context, thread string) error
+	// newest returns the IDs of so many of the newest threads, beside an error those that
+	// could be read.
+	newest(ctx context.Context, n int) ([]string, error)
 
 	newThread(ctx context.Context, t target) (string, error)
 	copyThread(ctx context.Context, from, to string) (string, error)   // to may be empty where the place chooses it
 	deleteThread(ctx context.Context, thread string, force bool) error // force: though a run works on it
+}
+
+// ownership is the graph of a thread.
+type ownership struct {
+	own, name string                 // as in about; empty: the place doesn't have it, or can't tell
+	graph     func() (target, error) // that the thread is looked at with
 }
 
 // target is a graph at a place.

@@ -10,6 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/graph"
+	nodes "github.com/superstep-dev/superstep/remote"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -148,75 +149,23 @@ func (d *eventDecoder) interrupts(e graph.Event, data json.RawMessage) ([]event,
 
 // message decodes a piece of a message with what is told about it.
 func (d *eventDecoder) message(e graph.Event, data json.RawMessage) []event {
-	var pair []json.RawMessage
-	if json.Unmarshal(data, &pair) != nil || len(pair) == 0 {
+	k, ok := nodes.ChunkOf(data)
+	if !ok {
 		return nil
 	}
-	var m struct {
-		ID, Type, Name string
-		Content        json.RawMessage
-		Calls          []struct {
-			Index int     `json:"index"`
-			ID    *string `json:"id"`
-			Name  *string `json:"name"`
-			Args  string  `json:"args"`
-		} `json:"tool_call_chunks"`
+	var pair [2]struct { // the message, and where it comes from
+		Node string `json:"langgraph_node"`
+		Step int    `json:"langgraph_step"`
+		NS   string `json:"langgraph_checkpoint_ns"`
 	}
-	if json.Unmarshal(pair[0], &m) != nil || m.Type != "ai" && m.Type != "AIMessageChunk" {
-		return nil
-	}
-	if len(pair) > 1 {
-		var about struct {
-			Node string `json:"langgraph_node"`
-			Step int    `json:"langgraph_step"`
-			NS   string `json:"langgraph_checkpoint_ns"`
-		}
-		if json.Unmarshal(pair[1], &about) == nil {
-			e.Node, e.Step = about.Node, about.Step
-			last := about.NS[strings.LastIndexByte(about.NS, '|')+1:]
-			_, e.Task, _ = strings.Cut(last, ":")
-		}
-	}
-	k := chat.Chunk{ID: m.ID, Name: m.Name}
-	k.Text, k.Reasoning = said(m.Content)
-	for _, c := range m.Calls {
-		one := chat.ToolCallChunk{Index: c.Index, Args: c.Args}
-		if c.ID != nil {
-			one.ID = *c.ID
-		}
-		if c.Name != nil {
-			one.Name = *c.Name
-		}
-		k.ToolCalls = append(k.ToolCalls, one)
+	if json.Unmarshal(data, &pair) == nil {
+		about := pair[1]
+		e.Node, e.Step = about.Node, about.Step
+		last := about.NS[strings.LastIndexByte(about.NS, '|')+1:]
+		_, e.Task, _ = strings.Cut(last, ":")
 	}
 	e.Type, e.Value = graph.EventMessage, k
 	return []event{{Event: e}}
-}
-
-// said returns the text of a message's content, which is one or a list of blocks,
-// and what the model thought.
-func said(content json.RawMessage) (text, reasoning string) {
-	if json.Unmarshal(content, &text) == nil {
-		return text, ""
-	}
-	var blocks []json.RawMessage
-	if json.Unmarshal(content, &blocks) != nil {
-		return "", ""
-	}
-	for _, data := range blocks {
-		var s string
-		var b struct{ Type, Text, Reasoning, Thinking string }
-		switch {
-		case json.Unmarshal(data, &s) == nil:
-			text += s
-		case json.Unmarshal(data, &b) != nil:
-		case b.Type == "text" || b.Type == "text_delta":
-			text += b.Text
-		case b.Type == "reasoning" || b.Type == "thinking":
-			reasoning += b.Reasoning + b.Thinking
-		}
-	}
-	return text, reasoning
 }
 
 func (d *eventDecoder) tool(e graph.Event, data json.RawMessage) []event {
@@ -235,10 +184,9 @@ func (d *eventDecoder) tool(e graph.Event, data json.RawMessage) []event {
 		if json.Unmarshal(raw, &s) == nil {
 			return s
 		}
-		var m struct{ Content json.RawMessage }
-		if json.Unmarshal(raw, &m) == nil && m.Content != nil { // a whole message
-			s, _ = said(m.Content)
-			return s
+		var m chat.Message
+		if json.Unmarshal(raw, &m) == nil { // a whole one
+			return m.Text()
 		}
 		return string(raw)
 	}

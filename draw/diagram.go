@@ -237,28 +237,18 @@ func (d *diagrammer) level(l *level) *sheet {
 	}
 
 	var parts []*sheet
-	widest := 0
+	var places []Rect
+	row := 100.0 // as far as a terminal is wide
 	for _, p := range components(len(l.nodes), routes) {
 		s := d.component(l, p, boxes)
 		parts = append(parts, s)
-		widest = max(widest, s.w)
+		places = append(places, Rect{W: float64(s.w), H: float64(s.h)})
+		row = max(row, float64(s.w))
 	}
-	// Side by side as far as a terminal is wide.
-	const gap, page = 4, 100
-	type place struct{ x, y int }
-	places := make([]place, len(parts))
-	x, y, rowH, w, h := 0, 0, 0, 0, 0
+	w, h := shelve(places, row, 4, 1)
+	out := newSheet(int(w), int(h))
 	for i, s := range parts {
-		if x > 0 && x+s.w > max(page, widest) {
-			x, y, rowH = 0, y+rowH+1, 0
-		}
-		places[i] = place{x, y}
-		w, h = max(w, x+s.w), max(h, y+s.h)
-		x, rowH = x+s.w+gap, max(rowH, s.h)
-	}
-	out := newSheet(w, h)
-	for i, s := range parts {
-		out.copy(s, places[i].x, places[i].y)
+		out.copy(s, int(places[i].X), int(places[i].Y))
 	}
 	return out
 }
@@ -376,7 +366,11 @@ func (d *diagrammer) component(l *level, p part, sheets []*sheet) *sheet {
 		width = max(width, column[i]+int(v.w)/2+int(v.loop)+1)
 	}
 
-	out, in := a.columns(column)
+	outPort, inPort := a.ports(func(v int) float64 { return float64(column[v]) }, func(v, _ int) (low, high, sep float64) {
+		x, room := float64(column[v]), a.vertices[v].w/2-2
+		return math.Ceil(x - room), math.Floor(x + room), 2
+	})
+	out, in := rounded(outPort), rounded(inPort)
 	tracks, counts := a.tracks(column, out, in)
 
 	// Rows.
@@ -459,6 +453,15 @@ func (d *diagrammer) component(l *level, p part, sheets []*sheet) *sheet {
 	return s
 }
 
+// rounded returns the columns nearest to some places.
+func rounded(xs []float64) []int {
+	columns := make([]int, len(xs))
+	for i, x := range xs {
+		columns[i] = int(math.Round(x))
+	}
+	return columns
+}
+
 // branch lets a line leave the border of a box.
 func (s *sheet) branch(x, y int, dir uint8) {
 	if c := s.at(x, y); c.text == "" && !c.taken {
@@ -472,41 +475,6 @@ func (a *arrangement) above(height int) int {
 		return 0
 	}
 	return 1
-}
-
-// columns is ports for text: where the edges leave and reach their nodes.
-func (a *arrangement) columns(column []int) (out, in []int) {
-	out, in = make([]int, len(a.chains)), make([]int, len(a.chains))
-	lower, upper := make([][]int, len(a.vertices)), make([][]int, len(a.vertices))
-	for i, c := range a.chains {
-		if c != nil {
-			lower[c[0]] = append(lower[c[0]], i)
-			upper[c[len(c)-1]] = append(upper[c[len(c)-1]], i)
-		}
-	}
-	spread := func(v int, ends []int, next func(link int) int, set []int) {
-		if len(ends) == 1 {
-			set[ends[0]] = column[v]
-			return
-		}
-		slices.SortStableFunc(ends, func(i, j int) int {
-			return cmp.Or(cmp.Compare(a.vertices[next(i)].pos, a.vertices[next(j)].pos), cmp.Compare(i, j))
-		})
-		room := a.vertices[v].w/2 - 2
-		low, high := float64(column[v])-room, float64(column[v])+room
-		want := make([]float64, len(ends))
-		for k, i := range ends {
-			want[k] = min(max(float64(column[next(i)]), low), high)
-		}
-		for k, x := range apart(want, 2, math.Ceil(low), math.Floor(high)) {
-			set[ends[k]] = int(math.Round(x))
-		}
-	}
-	for v := range a.vertices {
-		spread(v, lower[v], func(i int) int { return a.chains[i][1] }, out)
-		spread(v, upper[v], func(i int) int { return a.chains[i][len(a.chains[i])-2] }, in)
-	}
-	return out, in
 }
 
 // tracks gives every segment that turns the row below its layer on which it

@@ -23,18 +23,7 @@ import (
 // are dashed. A subgraph is a cluster; edges of the outer graph end at its
 // border. The text has no newline at its end. [StyledDOT] writes a
 // coloured text with options.
-func DOT(g *Graph) string {
-	d := dotWriter{plain: true}
-	root := resolve(g, nil, true)
-	d.line(0, "digraph G {")
-	d.line(1, "rankdir=TD;")
-	if hasInner(root) {
-		d.line(1, "compound=true;")
-	}
-	d.level(root, 1, nil)
-	d.line(0, "}")
-	return strings.TrimSuffix(d.b.String(), "\n")
-}
+func DOT(g *Graph) string { return StyledDOT(g, &DOTOptions{Plain: true}) }
 
 // DOTOptions change what [StyledDOT] writes. The zero value and nil are the
 // defaults.
@@ -55,26 +44,28 @@ type DOTOptions struct {
 // StyledDOT writes a graph as Graphviz text with colours by kind of node,
 // statuses of a run, labels and descriptions.
 func StyledDOT(g *Graph, opts *DOTOptions) string {
-	if opts == nil {
-		opts = &DOTOptions{}
+	var d dotWriter
+	if opts != nil {
+		d.opts = *opts
 	}
-	if opts.Plain {
-		return DOT(g)
+	if d.opts.Plain {
+		d.opts = DOTOptions{Plain: true, Direction: "TD"} // for which Graphviz takes TB
 	}
-	d := dotWriter{opts: *opts}
 	root := resolve(g, nil, true)
 	d.line(0, "digraph G {")
-	d.line(1, "rankdir="+string(cmp.Or(opts.Direction, LeftToRight))+";")
-	if hasInner(root) {
+	d.line(1, "rankdir="+string(cmp.Or(d.opts.Direction, LeftToRight))+";")
+	if slices.ContainsFunc(root.nodes, func(n Node) bool { return n.Sub != nil }) {
 		d.line(1, "compound=true;")
 	}
-	if opts.Label != "" {
-		d.line(1, "label="+dotQuote(opts.Label)+";")
+	if d.opts.Label != "" {
+		d.line(1, "label="+dotQuote(d.opts.Label)+";")
 		d.line(1, "labelloc=t;")
 	}
-	d.line(1, `fontname="Helvetica";`)
-	d.line(1, `node [fontname="Helvetica", style="rounded,filled"];`)
-	d.line(1, `edge [fontname="Helvetica", fontsize=11, color="#64748b"];`)
+	if !d.opts.Plain {
+		d.line(1, `fontname="Helvetica";`)
+		d.line(1, `node [fontname="Helvetica", style="rounded,filled"];`)
+		d.line(1, `edge [fontname="Helvetica", fontsize=11, color="#64748b"];`)
+	}
 	d.level(root, 1, nil)
 	d.line(0, "}")
 	return strings.TrimSuffix(d.b.String(), "\n")
@@ -82,7 +73,6 @@ func StyledDOT(g *Graph, opts *DOTOptions) string {
 
 type dotWriter struct {
 	b     strings.Builder
-	plain bool
 	opts  DOTOptions
 	ids   map[string]string // path and name -> quoted identifier
 	taken map[string]bool
@@ -92,10 +82,6 @@ func (d *dotWriter) line(depth int, s string) {
 	d.b.WriteString(strings.Repeat("    ", depth))
 	d.b.WriteString(s)
 	d.b.WriteByte('\n')
-}
-
-func hasInner(l *level) bool {
-	return slices.ContainsFunc(l.nodes, func(n Node) bool { return n.Sub != nil })
 }
 
 func (d *dotWriter) hidden(id string) bool {
@@ -176,11 +162,11 @@ func (d *dotWriter) nodeAttrs(n *Node, path []string) string {
 	case KindStart, KindEnd:
 		shape = "oval"
 	case KindJoin, KindRouter:
-		if !d.plain {
+		if !d.opts.Plain {
 			shape = "diamond"
 		}
 	}
-	if d.plain {
+	if d.opts.Plain {
 		a = append(a, "shape="+shape)
 		if d.id(path, n.ID) != `"`+n.ID+`"` || n.Label != "" || len(n.notes()) > 0 {
 			a = append(a, "label="+dotQuote(strings.Join(append([]string{n.text()}, n.notes()...), "\n")))
@@ -226,7 +212,7 @@ func (d *dotWriter) nodeAttrs(n *Node, path []string) string {
 }
 
 func (d *dotWriter) clusterStyle(n *Node, depth int) {
-	if d.plain {
+	if d.opts.Plain {
 		return
 	}
 	_, line := dotColours(n)
@@ -306,7 +292,7 @@ func (d *dotWriter) edge(l *level, e levelEdge, depth int, path []string) {
 	if head != "" {
 		a = append(a, "lhead="+head)
 	}
-	if !d.plain {
+	if !d.opts.Plain {
 		if e.Kind == EdgeDynamic {
 			a = append(a, "constraint=false")
 		}

@@ -186,15 +186,18 @@ func (p *piece) move(dx, dy float64) {
 		p.nodes[i].Y += dy
 	}
 	for i := range p.edges {
-		e := &p.edges[i]
-		for k := range e.Points {
-			e.Points[k].X += dx
-			e.Points[k].Y += dy
-		}
-		if e.LabelRect != nil {
-			e.LabelRect.X += dx
-			e.LabelRect.Y += dy
-		}
+		p.edges[i].move(dx, dy)
+	}
+}
+
+func (e *EdgeRoute) move(dx, dy float64) {
+	for k := range e.Points {
+		e.Points[k].X += dx
+		e.Points[k].Y += dy
+	}
+	if e.LabelRect != nil {
+		e.LabelRect.X += dx
+		e.LabelRect.Y += dy
 	}
 }
 
@@ -332,29 +335,30 @@ func (lo *layouter) pack(nodes []NodeBox, routes []EdgeRoute) (width, height flo
 		area += (w + componentGap) * (h + componentGap)
 		widest = max(widest, w)
 	}
-	row := max(widest, math.Sqrt(area)*1.4)
-	x, y, rowH := 0.0, 0.0, 0.0
+	width, height = shelve(sizes, max(widest, math.Sqrt(area)*1.4), componentGap, componentGap)
 	for i, p := range parts {
-		if x > 0 && x+sizes[i].W > row {
-			x, y, rowH = 0, y+rowH+componentGap, 0
-		}
 		for _, v := range p.nodes {
-			nodes[v].X += x
-			nodes[v].Y += y
+			nodes[v].X += sizes[i].X
+			nodes[v].Y += sizes[i].Y
 		}
 		for _, e := range p.edges {
-			r := &routes[e]
-			for k := range r.Points {
-				r.Points[k].X += x
-				r.Points[k].Y += y
-			}
-			if r.LabelRect != nil {
-				r.LabelRect.X += x
-				r.LabelRect.Y += y
-			}
+			routes[e].move(sizes[i].X, sizes[i].Y)
 		}
-		width, height = max(width, x+sizes[i].W), max(height, y+sizes[i].H)
-		x, rowH = x+sizes[i].W+componentGap, max(rowH, sizes[i].H)
+	}
+	return width, height
+}
+
+// shelve sets boxes side by side, in rows of at most a width, and returns the size of all.
+func shelve(boxes []Rect, row, gapX, gapY float64) (width, height float64) {
+	x, y, rowH := 0.0, 0.0, 0.0
+	for i := range boxes {
+		b := &boxes[i]
+		if x > 0 && x+b.W > row {
+			x, y, rowH = 0, y+rowH+gapY, 0
+		}
+		b.X, b.Y = x, y
+		width, height = max(width, x+b.W), max(height, y+b.H)
+		x, rowH = x+b.W+gapX, max(rowH, b.H)
 	}
 	return width, height
 }
@@ -445,7 +449,11 @@ func (lo *layouter) component(nodes []NodeBox, routes []EdgeRoute, p part) (floa
 		}
 	}
 
-	outPort, inPort := a.ports(at)
+	outPort, inPort := a.ports(func(v int) float64 { return a.vertices[v].x }, func(v, n int) (low, high, sep float64) {
+		p := &a.vertices[v]
+		room := max(p.w/2-14, p.w*0.2)
+		return p.x - room, p.x + room, min(18, 2*room/float64(n-1))
+	})
 	arrowBelow, arrowAbove := make([]bool, len(at)), make([]bool, len(at))
 	for i, chain := range a.chains {
 		switch {
@@ -575,39 +583,39 @@ func (a *arrangement) levels(least, wide float64) (top, bottom []float64) {
 }
 
 // ports spreads the ends of the edges over the lower and the upper sides of
-// their nodes, each as close as it can to where the edge comes from.
-func (a *arrangement) ports(at []Rect) (out, in []float64) {
+// their nodes, each as close as it can to where the edge comes from. x is the middle
+// of a vertex; side is where on a node n ends may be, and how far apart.
+func (a *arrangement) ports(x func(v int) float64, side func(v, n int) (low, high, sep float64)) (out, in []float64) {
 	out, in = make([]float64, len(a.chains)), make([]float64, len(a.chains))
-	lower, upper := make([][]int, len(at)), make([][]int, len(at))
+	lower, upper := make([][]int, len(a.vertices)), make([][]int, len(a.vertices))
 	for i, c := range a.chains {
 		if c != nil {
-			first, last := a.vertices[c[0]].node, a.vertices[c[len(c)-1]].node
-			lower[first] = append(lower[first], i)
-			upper[last] = append(upper[last], i)
+			lower[c[0]] = append(lower[c[0]], i)
+			upper[c[len(c)-1]] = append(upper[c[len(c)-1]], i)
 		}
 	}
-	spread := func(box Rect, ends []int, next func(link int) *vertex, set []float64) {
-		slices.SortStableFunc(ends, func(i, j int) int {
-			return cmp.Or(cmp.Compare(next(i).pos, next(j).pos), cmp.Compare(i, j))
-		})
-		mid := box.X + box.W/2
-		if len(ends) == 1 {
-			set[ends[0]] = mid
+	spread := func(v int, ends []int, next func(link int) int, set []float64) {
+		if len(ends) < 2 {
+			for _, i := range ends {
+				set[i] = x(v)
+			}
 			return
 		}
-		room := max(box.W/2-14, box.W*0.2)
-		sep := min(18, 2*room/float64(len(ends)-1))
+		slices.SortStableFunc(ends, func(i, j int) int {
+			return cmp.Or(cmp.Compare(a.vertices[next(i)].pos, a.vertices[next(j)].pos), cmp.Compare(i, j))
+		})
+		low, high, sep := side(v, len(ends))
 		want := make([]float64, len(ends))
 		for k, i := range ends {
-			want[k] = min(max(next(i).x, mid-room), mid+room)
+			want[k] = min(max(x(next(i)), low), high)
 		}
-		for k, x := range apart(want, sep, mid-room, mid+room) {
-			set[ends[k]] = x
+		for k, at := range apart(want, sep, low, high) {
+			set[ends[k]] = at
 		}
 	}
-	for n, box := range at {
-		spread(box, lower[n], func(i int) *vertex { return &a.vertices[a.chains[i][1]] }, out)
-		spread(box, upper[n], func(i int) *vertex { return &a.vertices[a.chains[i][len(a.chains[i])-2]] }, in)
+	for v := range a.vertices {
+		spread(v, lower[v], func(i int) int { return a.chains[i][1] }, out)
+		spread(v, upper[v], func(i int) int { return a.chains[i][len(a.chains[i])-2] }, in)
 	}
 	return out, in
 }

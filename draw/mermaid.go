@@ -136,16 +136,18 @@ func (m *mermaid) level(l *level, indent, prefix string) {
 }
 
 func (m *mermaid) edges(l *level, indent string, ids []string) {
-	for _, e := range l.sorted(EdgeStatic) {
-		arrow := " --> "
-		if e.Label != "" {
-			arrow += mermaidEdgeLabel(e.Label) + " "
+	labelled := func(kind EdgeKind, arrow string) {
+		for _, e := range l.sorted(kind) {
+			label := ""
+			if e.Label != "" {
+				label = mermaidEdgeLabel(e.Label) + " "
+			}
+			m.line(indent, ids[e.from]+arrow+label+ids[e.to])
 		}
-		m.line(indent, ids[e.from]+arrow+ids[e.to])
 	}
+	labelled(EdgeStatic, " --> ")
 	conditional := l.sorted(EdgeConditional)
-	sources := l.bySource()
-	for _, s := range sources {
+	for _, s := range l.bySource() {
 		for _, e := range conditional {
 			if e.From == s.id {
 				m.line(indent, ids[e.from]+" -.-> "+mermaidEdgeLabel(e.text())+" "+ids[e.to])
@@ -155,20 +157,8 @@ func (m *mermaid) edges(l *level, indent string, ids []string) {
 			m.line(indent, "%% "+mermaidComment(s.id)+" has conditional edge (path_map not provided)")
 		}
 	}
-	for _, e := range l.sorted(EdgeJoin) {
-		arrow := " ==> "
-		if e.Label != "" {
-			arrow += mermaidEdgeLabel(e.Label) + " "
-		}
-		m.line(indent, ids[e.from]+arrow+ids[e.to])
-	}
-	for _, e := range l.sorted(EdgeDynamic) {
-		arrow := " -.-> "
-		if e.Label != "" {
-			arrow += mermaidEdgeLabel(e.Label) + " "
-		}
-		m.line(indent, ids[e.from]+arrow+ids[e.to])
-	}
+	labelled(EdgeJoin, " ==> ")
+	labelled(EdgeDynamic, " -.-> ")
 }
 
 // sorted returns the edges of one kind in the order in which text lists them.

@@ -6,10 +6,11 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 )
 
-// chunkOf reads what a server tells of a message: a piece of one as LangChain's classes
-// write it, or a whole one, and where it comes from. Only what models say is a chunk;
-// what can't be read is none, for it is not the stream that counts.
-func chunkOf(data json.RawMessage) (chat.Chunk, bool) {
+// ChunkOf reads what a server tells of a message, the data of an event of
+// [client.ModeMessages]: a piece of one as LangChain's classes write it, or a whole one,
+// and where it comes from. Only what models say is a chunk; what can't be read is none,
+// for it is not the stream that counts.
+func ChunkOf(data json.RawMessage) (chat.Chunk, bool) {
 	var pair []json.RawMessage
 	var m chat.Message
 	var piece struct {

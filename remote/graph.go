@@ -445,7 +445,7 @@ func pass(ctx context.Context, ev client.Event) error {
 	case "custom":
 		return graph.Emit(ctx, slices.Clone(ev.Data))
 	case "messages":
-		if chunk, ok := chunkOf(ev.Data); ok {
+		if chunk, ok := ChunkOf(ev.Data); ok {
 			return graph.EmitMessage(ctx, chunk)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/opentype"
-	"golang.org/x/image/font/sfnt"
 	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
 
@@ -33,7 +32,7 @@ type Options struct {
 	Scale float64
 	// Font is a TrueType or OpenType font to use in place of Go Regular,
 	// which has Latin, Greek and Cyrillic letters. A character that the font
-	// lacks is drawn as an empty box.
+	// lacks is drawn as its sign for that, mostly an empty box.
 	Font []byte
 	// Transparent leaves the background out.
 	Transparent bool
@@ -103,15 +102,13 @@ func DrawLayout(l *draw.Layout, opts *Options) (*image.RGBA, error) {
 		scale: scale,
 		theme: opts.Theme,
 		font:  f,
+		faces: map[float64]font.Face{},
 	}
 	if !opts.Transparent {
 		fill, _ := c.theme.Colors(draw.RoleCanvas)
 		imagedraw.Draw(c.img, c.img.Bounds(), image.NewUniform(fill), image.Point{}, imagedraw.Src)
 	}
 	l.Paint(c)
-	if c.err != nil {
-		return nil, fmt.Errorf("draw/png: %w", c.err)
-	}
 	return c.img, nil
 }
 
@@ -121,9 +118,8 @@ type canvas struct {
 	scale float64
 	theme draw.Theme
 	font  *opentype.Font
-	buf   sfnt.Buffer
+	faces map[float64]font.Face // by their size
 	ras   vector.Rasterizer
-	err   error // the first
 }
 
 func (c *canvas) Begin(draw.Role, string) {}
@@ -288,104 +284,20 @@ func (c *canvas) fill(area [][]draw.Point, colour color.NRGBA) {
 
 func (c *canvas) Text(t draw.Text) {
 	ink, _ := c.theme.Colors(t.Role)
-	size := t.Size * c.scale
-	width := 0.0
-	for _, r := range t.Text {
-		width += c.advance(r, size)
-	}
-	x, y := t.X*c.scale, t.Y*c.scale
+	d := font.Drawer{Dst: c.img, Src: image.NewUniform(ink), Face: c.face(t.Size * c.scale)}
+	d.Dot = fixed.Point26_6{X: fixed.Int26_6(math.Round(t.X * c.scale * 64)), Y: fixed.Int26_6(math.Round(t.Y * c.scale * 64))}
 	if t.Anchor == draw.AnchorMiddle {
-		x -= width / 2
+		d.Dot.X -= d.MeasureString(t.Text) / 2
 	}
-	var area [][]draw.Point
-	for _, r := range t.Text {
-		area = append(area, c.glyph(r, x, y, size)...)
-		x += c.advance(r, size)
-	}
-	if len(area) > 0 {
-		c.fill(area, ink)
-	}
+	d.DrawString(t.Text)
 }
 
-// ppem is the size at which glyphs are loaded, large enough to lose nothing.
-const ppem = 1024
-
-// index returns the glyph of a character, 0 when the font has none.
-func (c *canvas) index(r rune) sfnt.GlyphIndex {
-	i, err := c.font.GlyphIndex(&c.buf, r)
-	c.note(err)
-	return i
-}
-
-func (c *canvas) note(err error) {
-	if c.err == nil {
-		c.err = err
+// face is the font at a size in pixels.
+func (c *canvas) face(size float64) font.Face {
+	f, ok := c.faces[size]
+	if !ok {
+		f, _ = opentype.NewFace(c.font, &opentype.FaceOptions{Size: size, DPI: 72}) // has no error to return
+		c.faces[size] = f
 	}
-}
-
-func (c *canvas) advance(r rune, size float64) float64 {
-	i := c.index(r)
-	if i == 0 {
-		return 0.75 * size
-	}
-	a, err := c.font.GlyphAdvance(&c.buf, i, fixed.I(ppem), font.HintingNone)
-	c.note(err)
-	return float64(a) / 64 * size / ppem
-}
-
-// glyph is the area of a character with its origin at x, y.
-func (c *canvas) glyph(r rune, x, y, size float64) [][]draw.Point {
-	i := c.index(r)
-	if i == 0 {
-		w, h, t := 0.55*size, 0.7*size, max(0.06*size, 1)
-		x0, x1, y0, y1 := x+0.1*size, x+0.1*size+w, y-h, y
-		return [][]draw.Point{
-			{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}},
-			{{X: x0 + t, Y: y0 + t}, {X: x0 + t, Y: y1 - t}, {X: x1 - t, Y: y1 - t}, {X: x1 - t, Y: y0 + t}},
-		}
-	}
-	segments, err := c.font.LoadGlyph(&c.buf, i, fixed.I(ppem), nil)
-	if err != nil {
-		c.note(err)
-		return nil
-	}
-	k := size / ppem / 64
-	at := func(p fixed.Point26_6) draw.Point {
-		return draw.Point{X: x + float64(p.X)*k, Y: y + float64(p.Y)*k}
-	}
-	var area [][]draw.Point
-	var cur []draw.Point
-	const steps = 6
-	for _, s := range segments {
-		switch s.Op {
-		case sfnt.SegmentOpMoveTo:
-			if cur != nil {
-				area = append(area, cur)
-			}
-			cur = []draw.Point{at(s.Args[0])}
-		case sfnt.SegmentOpLineTo:
-			cur = append(cur, at(s.Args[0]))
-		case sfnt.SegmentOpQuadTo:
-			p, c1, q := cur[len(cur)-1], at(s.Args[0]), at(s.Args[1])
-			for n := 1; n <= steps; n++ {
-				t := float64(n) / steps
-				u := 1 - t
-				cur = append(cur, draw.Point{X: u*u*p.X + 2*u*t*c1.X + t*t*q.X, Y: u*u*p.Y + 2*u*t*c1.Y + t*t*q.Y})
-			}
-		case sfnt.SegmentOpCubeTo:
-			p, c1, c2, q := cur[len(cur)-1], at(s.Args[0]), at(s.Args[1]), at(s.Args[2])
-			for n := 1; n <= steps; n++ {
-				t := float64(n) / steps
-				u := 1 - t
-				cur = append(cur, draw.Point{
-					X: u*u*u*p.X + 3*u*u*t*c1.X + 3*u*t*t*c2.X + t*t*t*q.X,
-					Y: u*u*u*p.Y + 3*u*u*t*c1.Y + 3*u*t*t*c2.Y + t*t*t*q.Y,
-				})
-			}
-		}
-	}
-	if cur != nil {
-		area = append(area, cur)
-	}
-	return area
+	return f
 }

@@ -193,13 +193,10 @@ func Arguments(c chat.ToolCall) (json.RawMessage, error) {
 	return args, nil
 }
 
-// NoArguments is the schema of a tool without one, where it has to have one.
-const NoArguments = `{"type":"object","properties":{}}`
-
-// SchemaOf returns the schema of a tool's arguments.
+// SchemaOf returns the schema of a tool's arguments, for APIs that need one.
 func SchemaOf(t chat.ToolSpec) json.RawMessage {
 	if t.Schema == nil {
-		return json.RawMessage(NoArguments)
+		return json.RawMessage(`{"type":"object","properties":{}}`)
 	}
 	return t.Schema
 }

@@ -48,15 +48,8 @@ func ErrorStep(text string) Step { return Step{Kind: StepError, Text: text} }
 type stepJSON struct {
 	Kind        StepKind        `json:"kind"`
 	Text        string          `json:"text,omitempty"`
-	Call        *callJSON       `json:"call,omitempty"`
+	Call        *chat.ToolCall  `json:"call,omitempty"`
 	Observation json.RawMessage `json:"observation,omitempty"`
-}
-
-type callJSON struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Args      string `json:"args,omitempty"`
-	Signature string `json:"signature,omitempty"`
 }
 
 // MarshalJSON writes {"kind", "text", "call", "observation"}, without what a kind
@@ -71,7 +64,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 		}
 		fallthrough
 	case StepAction:
-		j.Call = &callJSON{ID: s.Call.ID, Name: s.Call.Name, Args: s.Call.Args, Signature: s.Call.Signature}
+		j.Call = &s.Call
 	default:
 		return nil, fmt.Errorf("agent: a step of the unknown kind %q", s.Kind)
 	}
@@ -91,7 +84,7 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	}
 	*s = Step{Kind: j.Kind, Text: j.Text}
 	if j.Call != nil {
-		s.Call = chat.ToolCall{ID: j.Call.ID, Name: j.Call.Name, Args: j.Call.Args, Signature: j.Call.Signature}
+		s.Call = *j.Call
 	}
 	if j.Kind == StepObservation {
 		if s.Observation = j.Observation; s.Observation == nil {

@@ -163,7 +163,7 @@ const wentOn = "the user went on"
 
 // begun is what is recorded of a call before it is made.
 type begun struct {
-	Call *callJSON `json:"call,omitempty"` // where a human has changed it
+	Call *chat.ToolCall `json:"call,omitempty"` // where a human has changed it
 }
 
 // recordedOf returns what is recorded of a call: found is false if it had not begun.
@@ -174,7 +174,7 @@ func recordedOf(c chat.ToolCall, round string, recorded func(name string, v any)
 		return c, out, false, err
 	}
 	if b.Call != nil {
-		c = chat.ToolCall{ID: b.Call.ID, Name: b.Call.Name, Args: b.Call.Args, Signature: b.Call.Signature}
+		c = *b.Call
 	}
 	if done, err := recorded(record(round, c), &out); done || err != nil {
 		return c, out, true, err
@@ -193,7 +193,7 @@ func beginning(round string, c chat.ToolCall) string { return "call " + round + 
 func (t *Tools[S]) begin(node context.Context, j *job) error {
 	_, err := graph.Once(node, beginning(t.round, j.call), func(context.Context, string) (b begun, err error) {
 		if j.edited {
-			b.Call = &callJSON{ID: j.call.ID, Name: j.call.Name, Args: j.call.Args, Signature: j.call.Signature}
+			b.Call = &j.call
 		}
 		return b, nil
 	})

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,38 +34,11 @@ type Used struct {
 	// agents that are tools, joined by "/". That of a ReAct agent is "agent"; of
 	// one in a node "poet", "poet/agent"; of one that is the tool "poet" of a node
 	// "tools", "tools/poet/agent".
-	Path string
+	Path string `json:"path"`
 
-	Model string // as its provider names it; may be empty
-	Calls int
+	Model string `json:"model,omitempty"` // as its provider names it; may be empty
+	Calls int    `json:"calls"`
 	chat.Usage
-}
-
-type usedJSON struct {
-	Path       string `json:"path"`
-	Model      string `json:"model,omitempty"`
-	Calls      int    `json:"calls"`
-	Input      int    `json:"input_tokens"`
-	Output     int    `json:"output_tokens"`
-	CacheRead  int    `json:"cache_read_tokens,omitempty"`
-	CacheWrite int    `json:"cache_write_tokens,omitempty"`
-	Reasoning  int    `json:"reasoning_tokens,omitempty"`
-}
-
-// MarshalJSON writes {"path", "model", "calls", "input_tokens", "output_tokens",
-// …}.
-func (u Used) MarshalJSON() ([]byte, error) {
-	return json.Marshal(usedJSON{u.Path, u.Model, u.Calls, u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (u *Used) UnmarshalJSON(data []byte) error {
-	var j usedJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return err
-	}
-	*u = Used{j.Path, j.Model, j.Calls, chat.Usage{Input: j.Input, Output: j.Output, CacheRead: j.CacheRead, CacheWrite: j.CacheWrite, Reasoning: j.Reasoning}}
-	return nil
 }
 
 // UsedBy is what an answer has used, for [Spend] and for nodes that ask a model by

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 )
 
 // masked stands for a secret.
@@ -124,7 +126,7 @@ func (s *secrets) learnResponse(h http.Header, body string) {
 
 // learnBody finds the secrets of a body: JSON or a form.
 func (s *secrets) learnBody(h http.Header, body string) {
-	if v, err := decode(body); err == nil {
+	if v, err := jsondiff.Decode(body); err == nil {
 		s.walk(v)
 	} else if strings.HasPrefix(h.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		if form, err := url.ParseQuery(body); err == nil {

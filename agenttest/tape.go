@@ -17,6 +17,8 @@ import (
 
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/cassette"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder"
+
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 )
 
 // recordEnv names the environment variable that makes tapes record.
@@ -361,11 +363,11 @@ func (t *tape) url(u *url.URL) string {
 // so that people can read it.
 func (t *tape) body(body string) string {
 	body = t.replaced(t.secrets.hide(body))
-	v, err := decode(body)
+	v, err := jsondiff.Decode(body)
 	if err != nil {
 		return body
 	}
-	return indented(v)
+	return jsondiff.Encode(v, "  ")
 }
 
 func (t *tape) replaced(s string) string {
@@ -446,10 +448,10 @@ func (t *tape) answer(r *http.Request) (*http.Response, error) {
 // find returns the number of the exchange that a request is answered from.
 func (t *tape) find(asked cassette.Request) (int, error) {
 	fail := &TapeError{File: t.file, Method: asked.Method, URL: asked.URL}
-	nearest, least := differences(nil), 0
+	nearest, least := jsondiff.Differences(nil), 0
 	for n, i := range t.list {
 		d := compareRequests(i.Request, asked)
-		switch w := d.weight(); {
+		switch w := d.Weight(); {
 		case len(d) == 0 && !t.played[n]:
 			return n, nil
 		case len(d) == 0:
@@ -459,28 +461,28 @@ func (t *tape) find(asked cassette.Request) (int, error) {
 		}
 	}
 	if fail.Played == 0 {
-		fail.Diff = nearest.texts()
+		fail.Diff = nearest.Texts()
 	}
 	return 0, fail
 }
 
 // compareRequests says where two requests differ. The recorded one may have been
 // edited by hand.
-func compareRequests(recorded, asked cassette.Request) (d differences) {
+func compareRequests(recorded, asked cassette.Request) (d jsondiff.Differences) {
 	if recorded.Method != asked.Method {
-		d.changed("method", recorded.Method, asked.Method)
+		d.Changed("method", recorded.Method, asked.Method)
 	}
 	if recorded.URL != asked.URL {
-		d.changed("URL", recorded.URL, asked.URL)
+		d.Changed("URL", recorded.URL, asked.URL)
 	}
-	a, err := decode(recorded.Body)
-	b, err2 := decode(asked.Body)
+	a, err := jsondiff.Decode(recorded.Body)
+	b, err2 := jsondiff.Decode(asked.Body)
 	switch {
 	case recorded.Body == asked.Body:
 	case err == nil && err2 == nil:
-		d.compare("", a, b)
+		d.Compare("", a, b)
 	default:
-		d.changed("body", recorded.Body, asked.Body)
+		d.Changed("body", recorded.Body, asked.Body)
 	}
 	return d
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -205,11 +206,11 @@ func arguments(args string) string {
 	if strings.TrimSpace(args) == "" {
 		return "{}"
 	}
-	v, err := decode(args)
+	v, err := jsondiff.Decode(args)
 	if err != nil {
 		return fmt.Sprintf("%q", args)
 	}
-	return encode(v, "")
+	return jsondiff.Encode(v, "")
 }
 
 func source(s chat.Source, more string) string {

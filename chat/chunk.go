@@ -1,42 +1,75 @@
 package chat
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // Chunk is a piece of a message that is being streamed. The chunks of a message
 // add up to it with a [Collector]. All fields may be empty.
 type Chunk struct {
 	// ID is the message's, in at least the first chunk.
-	ID   string
-	Role Role // in the first chunk; empty means the assistant
-	Name string
+	ID   string `json:"id,omitempty"`
+	Role Role   `json:"role,omitempty"` // in the first chunk; empty means the assistant
+	Name string `json:"name,omitempty"`
 
-	Text      string          // to append
-	Reasoning string          // to append
-	ToolCalls []ToolCallChunk // to append
+	Text      string          `json:"text,omitempty"`       // to append
+	Reasoning string          `json:"reasoning,omitempty"`  // to append
+	ToolCalls []ToolCallChunk `json:"tool_calls,omitempty"` // to append
 
 	// Parts are whole parts: media, text that is complete, reasoning with its
-	// signature.
-	Parts []Part
+	// signature. In JSON they are those of a message.
+	Parts []Part `json:"parts,omitempty"`
 
 	// Of the message, once known: usually in the last chunk.
-	Model  string
-	Finish FinishReason
-	Usage  *Usage
+	Model  string       `json:"model,omitempty"`
+	Finish FinishReason `json:"finish,omitempty"`
+	Usage  *Usage       `json:"usage,omitempty"`
 
-	Metadata map[string]string // to add
+	Metadata map[string]string `json:"metadata,omitempty"` // to add
 }
 
 // ToolCallChunk is a piece of a tool call. Pieces with the same Index belong
 // together; ID and Name come whole, in the first one; Args are to append.
 type ToolCallChunk struct {
-	Index     int
-	ID        string
-	Name      string
-	Args      string
-	Signature string // whole
+	Index     int    `json:"index"`
+	ID        string `json:"id,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Args      string `json:"args,omitempty"`
+	Signature string `json:"signature,omitempty"` // whole
+}
+
+type plainChunk Chunk
+
+// chunkJSON is a chunk whose parts are where JSON can have them.
+type chunkJSON struct {
+	plainChunk
+	Parts *Message `json:"parts,omitempty"`
+}
+
+// MarshalJSON writes {"id", "text", "tool_calls", …}, without what the chunk doesn't have.
+func (k Chunk) MarshalJSON() ([]byte, error) {
+	j := chunkJSON{plainChunk: plainChunk(k)}
+	if len(k.Parts) > 0 {
+		j.Parts = &Message{Role: RoleAssistant, Parts: k.Parts}
+	}
+	return plainjson.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (k *Chunk) UnmarshalJSON(data []byte) error {
+	var j chunkJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	*k = Chunk(j.plainChunk)
+	if j.Parts != nil {
+		k.Parts = j.Parts.Parts
+	}
+	return nil
 }
 
 // ChunkOf returns a message as one chunk.

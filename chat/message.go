@@ -117,16 +117,16 @@ type Reasoning struct {
 
 // ToolCall is a model's wish to have a tool called.
 type ToolCall struct {
-	ID   string // answers refer to it
-	Name string // of the tool
+	ID   string `json:"id"`   // answers refer to it
+	Name string `json:"name"` // of the tool
 
 	// Args is the arguments' JSON as the model wrote it, which may be invalid;
 	// see [ToolCall.Arguments].
-	Args string
+	Args string `json:"args,omitempty"`
 
 	// Signature is a provider's opaque data that must be sent back with the
 	// part (Gemini's thought signatures).
-	Signature string
+	Signature string `json:"signature,omitempty"`
 }
 
 // ToolResult is what a tool call led to. It stands alone in a message of
@@ -192,12 +192,12 @@ const (
 
 // Usage counts the tokens of a model call.
 type Usage struct {
-	Input  int // all of the request, cached ones included
-	Output int // all of the answer, reasoning included
+	Input  int `json:"input_tokens"`  // all of the request, cached ones included
+	Output int `json:"output_tokens"` // all of the answer, reasoning included
 
-	CacheRead  int // of Input: read from the provider's cache
-	CacheWrite int // of Input: written to it
-	Reasoning  int // of Output
+	CacheRead  int `json:"cache_read_tokens,omitempty"`  // of Input: read from the provider's cache
+	CacheWrite int `json:"cache_write_tokens,omitempty"` // of Input: written to it
+	Reasoning  int `json:"reasoning_tokens,omitempty"`   // of Output
 }
 
 // Total is the sum of input and output.

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,20 +140,6 @@ const (
 	typeEnded   = "tool_ended"   // tool.Ended
 )
 
-type chunk struct {
-	ID        string               `json:"id,omitempty"`
-	Role      chat.Role            `json:"role,omitempty"`
-	Name      string               `json:"name,omitempty"`
-	Text      string               `json:"text,omitempty"`
-	Reasoning string               `json:"reasoning,omitempty"`
-	ToolCalls []chat.ToolCallChunk `json:"tool_calls,omitempty"`
-	Parts     *chat.Message        `json:"parts,omitempty"`
-	Model     string               `json:"model,omitempty"`
-	Finish    chat.FinishReason    `json:"finish,omitempty"`
-	Usage     *chat.Usage          `json:"usage,omitempty"`
-	Metadata  map[string]string    `json:"metadata,omitempty"`
-}
-
 type ended struct {
 	CallID   string          `json:"call_id,omitempty"`
 	Name     string          `json:"name,omitempty"`
@@ -166,11 +151,11 @@ type ended struct {
 }
 
 // inParts puts parts of a message where JSON can have them.
-func inParts(role chat.Role, parts []chat.Part) *chat.Message {
+func inParts(parts []chat.Part) *chat.Message {
 	if len(parts) == 0 {
 		return nil
 	}
-	return &chat.Message{Role: cmp.Or(role, chat.RoleAssistant), Parts: parts}
+	return &chat.Message{Role: chat.RoleAssistant, Parts: parts}
 }
 
 func partsOf(m *chat.Message) []chat.Part {
@@ -184,11 +169,11 @@ func partsOf(m *chat.Message) []chat.Part {
 func encodeValue(value any) (typ string, data json.RawMessage, err error) {
 	switch v := value.(type) {
 	case chat.Chunk:
-		typ, value = typeChunk, chunk{v.ID, v.Role, v.Name, v.Text, v.Reasoning, v.ToolCalls, inParts(v.Role, v.Parts), v.Model, v.Finish, v.Usage, v.Metadata}
+		typ = typeChunk
 	case tool.Started:
 		typ = typeStarted
 	case tool.Ended:
-		typ, value = typeEnded, ended{CallID: v.CallID, Name: v.Name, Content: inParts("", v.Result.Content), Artifact: v.Result.Artifact, Error: textOf(v.Err), Duration: v.Duration, Recorded: v.Recorded}
+		typ, value = typeEnded, ended{CallID: v.CallID, Name: v.Name, Content: inParts(v.Result.Content), Artifact: v.Result.Artifact, Error: textOf(v.Err), Duration: v.Duration, Recorded: v.Recorded}
 	}
 	data, err = json.Marshal(value)
 	return typ, data, err
@@ -198,12 +183,9 @@ func encodeValue(value any) (typ string, data json.RawMessage, err error) {
 func decodeValue(typ string, data json.RawMessage) (any, error) {
 	switch typ {
 	case typeChunk:
-		var c chunk
+		var c chat.Chunk
 		err := json.Unmarshal(data, &c)
-		return chat.Chunk{
-			ID: c.ID, Role: c.Role, Name: c.Name, Text: c.Text, Reasoning: c.Reasoning, ToolCalls: c.ToolCalls, Parts: partsOf(c.Parts),
-			Model: c.Model, Finish: c.Finish, Usage: c.Usage, Metadata: c.Metadata,
-		}, err
+		return c, err
 	case typeStarted:
 		var s tool.Started
 		err := json.Unmarshal(data, &s)

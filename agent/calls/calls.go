@@ -86,19 +86,11 @@ type stored struct {
 	Took     int64             `json:"took"`              // microseconds, like First
 	First    int64             `json:"first,omitempty"`
 	Finish   chat.FinishReason `json:"finish,omitempty"`
-	Usage    *usage            `json:"usage,omitempty"`
+	Usage    *chat.Usage       `json:"usage,omitempty"`
 	Cached   bool              `json:"cached,omitempty"`
 	Error    string            `json:"error,omitempty"`
 	Kind     model.ErrorKind   `json:"error_kind,omitempty"`
 	Answer   bool              `json:"answer,omitempty"`
-}
-
-type usage struct {
-	Input      int `json:"in,omitempty"`
-	Output     int `json:"out,omitempty"`
-	CacheRead  int `json:"read,omitempty"`
-	CacheWrite int `json:"write,omitempty"`
-	Reasoning  int `json:"reasoning,omitempty"`
 }
 
 type policy struct {
@@ -218,13 +210,10 @@ func (c *Call) copied() error {
 func (c *Call) note() (note.Note, error) {
 	s := stored{
 		Provider: c.Provider, Model: c.Model, Began: c.Began.UnixMicro(), Took: c.Took.Microseconds(), First: max(c.FirstToken.Microseconds(), min(int64(c.FirstToken), 1)),
-		Finish: c.Finish, Cached: c.Cached, Error: c.Error, Kind: c.ErrorKind, Answer: c.Answer != nil,
+		Finish: c.Finish, Usage: c.Usage, Cached: c.Cached, Error: c.Error, Kind: c.ErrorKind, Answer: c.Answer != nil,
 	}
 	if c.Attempt > 1 {
 		s.Attempt = c.Attempt
-	}
-	if u := c.Usage; u != nil {
-		s.Usage = &usage{u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning}
 	}
 	var said, rest []json.RawMessage
 	if c.Request != nil {
@@ -307,16 +296,12 @@ func read(e *note.Entry) (*Call, error) {
 	if err := json.Unmarshal(e.Data, &s); err != nil {
 		return nil, fmt.Errorf("the recorded call %s of a model can't be read: %w", e.ID, err)
 	}
-	c := &Call{
+	return &Call{
 		Place:    placeOf(e),
 		Provider: s.Provider, Model: s.Model, Attempt: max(s.Attempt, 1), Began: time.UnixMicro(s.Began).UTC(),
 		Took: time.Duration(s.Took) * time.Microsecond, FirstToken: time.Duration(s.First) * time.Microsecond,
-		Finish: s.Finish, Cached: s.Cached, Error: s.Error, ErrorKind: s.Kind, entry: e, has: s.Answer,
-	}
-	if u := s.Usage; u != nil {
-		c.Usage = &chat.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning}
-	}
-	return c, nil
+		Finish: s.Finish, Usage: s.Usage, Cached: s.Cached, Error: s.Error, ErrorKind: s.Kind, entry: e, has: s.Answer,
+	}, nil
 }
 
 // Load reads what was sent and answered. Of calls of one [List] the first that is loaded reads

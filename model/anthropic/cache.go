@@ -14,39 +14,28 @@ type cacheControl struct {
 
 // controlOf is what a point asks.
 func controlOf(p *vendor.CachePoint) *cacheControl {
-	if p == nil {
-		return nil
-	}
 	return &cacheControl{Type: "ephemeral", TTL: p.TTL}
 }
 
-// mark puts what is asked on the last block that can have it, of the first of some lists
-// or the turns before that has one: the API takes none on what the model thought. Before
-// all blocks there is nothing to keep.
-func mark(at *vendor.CachePoint, before []turn, lists ...[]block) {
+// mark asks for it on the last block that can have it: the API takes none on what the
+// model thought.
+func mark(blocks []block, at *vendor.CachePoint) ([]block, bool) {
 	cache := controlOf(at)
-	if cache == nil {
-		return
-	}
-	for _, t := range slices.Backward(before) {
-		lists = append(lists, t.Content)
-	}
-	for _, blocks := range lists {
-		for i := range slices.Backward(blocks) {
-			b := &blocks[i]
-			if b.Type == "thinking" || b.Type == "redacted_thinking" {
+	for i := range slices.Backward(blocks) {
+		b := &blocks[i]
+		if b.Type == "thinking" || b.Type == "redacted_thinking" {
+			continue
+		}
+		if b.whole != nil { // a native block is cached with what is around it
+			whole, err := vendor.Extend(b.whole, map[string]any{"cache_control": cache}, nil)
+			if err != nil {
 				continue
 			}
-			if b.whole != nil { // a native block is cached with what is around it
-				whole, err := vendor.Extend(b.whole, map[string]any{"cache_control": cache}, nil)
-				if err != nil {
-					continue
-				}
-				b.whole = whole
-				return
-			}
-			b.Cache = cache
-			return
+			b.whole = whole
+			return blocks, true
 		}
+		b.Cache = cache
+		return blocks, true
 	}
+	return blocks, false
 }

@@ -15,25 +15,19 @@ import (
 
 // wire is a request as the API takes it.
 type wire struct {
-	Model         string        `json:"model"`
-	MaxTokens     int           `json:"max_tokens"`
-	System        []block       `json:"system,omitempty"`
-	Messages      []turn        `json:"messages"`
-	Tools         []wireTool    `json:"tools,omitempty"`
-	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
-	OutputConfig  *outputConfig `json:"output_config,omitempty"`
-	Thinking      *thinking     `json:"thinking,omitempty"`
-	Temperature   *float64      `json:"temperature,omitempty"`
-	TopP          *float64      `json:"top_p,omitempty"`
-	TopK          *int          `json:"top_k,omitempty"`
-	StopSequences []string      `json:"stop_sequences,omitempty"`
-	Stream        bool          `json:"stream,omitempty"`
-}
-
-// turn is a message of the API: what one side says until the other does.
-type turn struct {
-	Role    chat.Role `json:"role"`
-	Content []block   `json:"content"`
+	Model         string               `json:"model"`
+	MaxTokens     int                  `json:"max_tokens"`
+	System        []block              `json:"system,omitempty"`
+	Messages      []vendor.Turn[block] `json:"messages"`
+	Tools         []wireTool           `json:"tools,omitempty"`
+	ToolChoice    *toolChoice          `json:"tool_choice,omitempty"`
+	OutputConfig  *outputConfig        `json:"output_config,omitempty"`
+	Thinking      *thinking            `json:"thinking,omitempty"`
+	Temperature   *float64             `json:"temperature,omitempty"`
+	TopP          *float64             `json:"top_p,omitempty"`
+	TopK          *int                 `json:"top_k,omitempty"`
+	StopSequences []string             `json:"stop_sequences,omitempty"`
+	Stream        bool                 `json:"stream,omitempty"`
 }
 
 // block is a piece of content of any type.
@@ -140,20 +134,23 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, tokens 
 	if after != nil {
 		w.Tools[len(w.Tools)-1].Cache = controlOf(after)
 	}
-	if err := messages(&w, req.Messages, points, vendor.AbleOf(m.table, w.Model)); err != nil {
+	t := vendor.Turns[block]{
+		Provider: provider, Able: vendor.AbleOf(m.table, w.Model),
+		Text: textBlock, Empty: vendor.Blank, Media: media, Said: assistant, Mark: mark,
+	}
+	t.Tool = func(_ chat.Message, r chat.ToolResult) ([]block, error) {
+		content, err := t.Pieces(r.Content, vendor.OfTool, true)
+		return []block{{Type: "tool_result", ToolUseID: callID(r.CallID), IsError: r.IsError, Content: content}}, err
+	}
+	if err := t.Add(req.Messages, points); err != nil {
 		return none, 0, err
 	}
-	body, err := plainjson.Marshal(w)
-	if err != nil {
-		return none, 0, invalid("the request has no JSON: %w", err)
-	}
+	w.System, w.Messages = t.System, t.Turns
 	if _, ok := c.Extra["stream"]; ok {
 		return none, 0, invalid(`Extra["stream"] is not allowed: use Generate or Stream`)
 	}
-	if body, err = vendor.Extend(body, c.Extra, given); err != nil {
-		return none, 0, invalid("%w", err)
-	}
-	return vendor.Call{Path: "v1/messages", Header: c.Headers, Body: body, Stream: streaming}, w.MaxTokens, nil
+	body, err := vendor.Body(provider, w, c.Extra, given)
+	return vendor.Call{Path: "v1/messages", Header: c.Headers, Body: body, Stream: streaming}, w.MaxTokens, err
 }
 
 // given says what gives the fields of a request.
@@ -211,177 +208,45 @@ func configure(w *wire, c model.Config, name string) error {
 }
 
 func tools(w *wire, req *model.Request, parallel *bool) error {
-	var names []string
-	for _, t := range req.Tools {
-		schema := json.RawMessage(`{"type":"object","properties":{}}`)
-		if t.Schema != nil {
-			if !vendor.IsObject(t.Schema) {
-				return invalid("the schema of tool %q is not a JSON object", t.Name)
-			}
-			schema = t.Schema
-		}
-		w.Tools = append(w.Tools, wireTool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: t.Strict})
-		names = append(names, t.Name)
+	if err := vendor.CheckTools(provider, req); err != nil || len(req.Tools) == 0 {
+		return err // there is nothing to choose from
 	}
-
-	choice := req.ToolChoice
-	if len(names) == 0 {
-		if choice != model.ToolAuto && choice != model.ToolNone {
-			return invalid("ToolChoice %q without tools", choice)
-		}
-		return nil // there is nothing to choose from
+	for _, t := range req.Tools {
+		w.Tools = append(w.Tools, wireTool{Name: t.Name, Description: t.Description, InputSchema: vendor.SchemaOf(t), Strict: t.Strict})
 	}
 	var serial *bool
 	if parallel != nil {
 		serial = new(!*parallel)
 	}
-	switch {
-	case choice == model.ToolAuto:
+	switch choice := req.ToolChoice; choice {
+	case model.ToolAuto:
 		if parallel != nil {
 			w.ToolChoice = &toolChoice{Type: "auto", Serial: serial}
 		}
-	case choice == model.ToolNone:
+	case model.ToolNone:
 		w.ToolChoice = &toolChoice{Type: "none"}
-	case choice == model.ToolRequired:
+	case model.ToolRequired:
 		w.ToolChoice = &toolChoice{Type: "any", Serial: serial}
-	case slices.Contains(names, string(choice)):
-		w.ToolChoice = &toolChoice{Type: "tool", Name: string(choice), Serial: serial}
 	default:
-		return invalid("ToolChoice %q is none of the tools %s", choice, strings.Join(names, ", "))
+		w.ToolChoice = &toolChoice{Type: "tool", Name: string(choice), Serial: serial}
 	}
 	return nil
 }
-
-// messages puts the conversation into w.
-func messages(w *wire, list []chat.Message, points map[int][]vendor.CachePoint, able vendor.Able) error {
-	last := vendor.Last(list)
-	var role chat.Role
-	var results, blocks []block
-	flush := func() {
-		// Results answer the message before, so they come first.
-		all := append(results, blocks...)
-		results, blocks = nil, nil
-		switch n := len(w.Messages); {
-		case len(all) == 0:
-		case n > 0 && w.Messages[n-1].Role == role: // the other side had nothing to say
-			w.Messages[n-1].Content = append(w.Messages[n-1].Content, all...)
-		default:
-			w.Messages = append(w.Messages, turn{role, all})
-		}
-	}
-	speaker := func(r chat.Role) {
-		if r != role {
-			flush()
-			role = r
-		}
-	}
-	for i, m := range list {
-		for _, piece := range vendor.Pieces(m, points[i]) {
-			var err error
-			switch m.Role {
-			case chat.RoleSystem:
-				err = system(w, piece.Message)
-				mark(piece.Cache, nil, w.System)
-			case chat.RoleUser:
-				speaker(chat.RoleUser)
-				blocks, err = user(blocks, piece.Message, able, i < last)
-				mark(piece.Cache, w.Messages, blocks, results)
-			case chat.RoleTool:
-				speaker(chat.RoleUser)
-				results, err = toolResults(results, piece.Message, able)
-				mark(piece.Cache, w.Messages, results)
-			case chat.RoleAssistant:
-				speaker(chat.RoleAssistant)
-				blocks, err = assistant(blocks, piece.Message)
-				mark(piece.Cache, w.Messages, blocks)
-			default:
-				err = fmt.Errorf("role %q is not supported", m.Role)
-			}
-			if err != nil {
-				return invalid("Messages[%d]: %w", i, err)
-			}
-		}
-	}
-	flush()
-	if len(w.Messages) == 0 {
-		return invalid("Messages has nothing but messages of the system, or nothing at all")
-	}
-	return nil
-}
-
-// blank reports whether a text says nothing: the API refuses empty blocks, and
-// messages of white space alone, though its models write them.
-func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 func textBlock(text string) block { return block{Type: "text", Text: &text} }
 
-func system(w *wire, m chat.Message) error {
-	for _, part := range m.Parts {
-		t, ok := part.(chat.Text)
-		if !ok {
-			return vendor.Misplaced(part, "a message of the system")
-		}
-		if !blank(t.Text) {
-			w.System = append(w.System, textBlock(t.Text))
-		}
-	}
-	return nil
-}
-
-// content maps a part that may stand in what the user says or a tool returned, if
-// there is something to say.
-func content(blocks []block, part chat.Part, where string) ([]block, error) {
-	var b block
-	var err error
+// media maps what may stand in what the user says or a tool returned.
+func media(part chat.Part, where string) (block, error) {
 	switch part := part.(type) {
-	case chat.Text:
-		if blank(part.Text) {
-			return blocks, nil
-		}
-		b = textBlock(part.Text)
 	case chat.Image:
-		b, err = image(part)
+		return image(part)
 	case chat.File:
-		b, err = document(part)
-	default:
-		err = vendor.Misplaced(part, where)
+		return document(part)
 	}
-	return append(blocks, b), err
+	return block{}, vendor.Misplaced(part, where)
 }
 
-// contentOrWords is content that tells of media which can't be sent.
-func contentOrWords(blocks []block, part chat.Part, where string, able vendor.Able) ([]block, error) {
-	if !vendor.Media(part) {
-		return content(blocks, part, where)
-	}
-	all, err := content(blocks, part, where)
-	if err == nil {
-		err = able.Untaken(part)
-	}
-	if err != nil {
-		return append(blocks, textBlock(vendor.Told(part, err))), nil
-	}
-	return all, nil
-}
-
-// user maps what the user says. Of an old message the media that can't be sent are told.
-func user(blocks []block, m chat.Message, able vendor.Able, old bool) ([]block, error) {
-	const where = "a message of the user"
-	for _, part := range m.Parts {
-		var err error
-		if old {
-			blocks, err = contentOrWords(blocks, part, where, able)
-		} else {
-			blocks, err = content(blocks, part, where)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return blocks, nil
-}
-
-func assistant(blocks []block, m chat.Message) ([]block, error) {
+func assistant(m chat.Message) (blocks []block, err error) {
 	said := false // the last block is the text before
 	for _, part := range m.Parts {
 		var b block
@@ -396,7 +261,7 @@ func assistant(blocks []block, m chat.Message) ([]block, error) {
 		said = false
 		switch part := part.(type) {
 		case chat.Text:
-			if blank(part.Text) {
+			if vendor.Blank(part.Text) {
 				continue
 			}
 			b, said = textBlock(part.Text), true
@@ -416,17 +281,15 @@ func assistant(blocks []block, m chat.Message) ([]block, error) {
 				b = block{Type: "thinking", Thinking: &part.Text, Signature: part.Signature}
 			}
 		case chat.ToolCall:
-			args, err := part.Arguments()
+			args, err := vendor.Arguments(part)
 			if err != nil {
-				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": part.Args}); err != nil {
-					return nil, fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
-				}
+				return nil, err
 			}
 			b = block{Type: "tool_use", ID: callID(part.ID), Name: part.Name, Input: args}
 		case chat.Image, chat.Audio, chat.File: // of another provider's model that makes some
-			b = textBlock(vendor.Told(part, vendor.Misplaced(part, "a message of the assistant")))
+			b = textBlock(vendor.Told(part, vendor.Misplaced(part, vendor.OfAssistant)))
 		default:
-			return nil, vendor.Misplaced(part, "a message of the assistant")
+			return nil, vendor.Misplaced(part, vendor.OfAssistant)
 		}
 		blocks = append(blocks, b)
 	}
@@ -441,26 +304,6 @@ func callID(id string) string {
 			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 		})
 	})
-}
-
-// toolResults maps what tools returned. Media that can't be sent are told: nobody could
-// take them out of the conversation, which would fail for ever.
-func toolResults(results []block, m chat.Message, able vendor.Able) ([]block, error) {
-	for _, part := range m.Parts {
-		r, ok := part.(chat.ToolResult)
-		if !ok {
-			return nil, vendor.Misplaced(part, "a message of a tool")
-		}
-		b := block{Type: "tool_result", ToolUseID: callID(r.CallID), IsError: r.IsError}
-		for _, p := range r.Content {
-			var err error
-			if b.Content, err = contentOrWords(b.Content, p, "the result of a tool", able); err != nil {
-				return nil, err
-			}
-		}
-		results = append(results, b)
-	}
-	return results, nil
 }
 
 func image(i chat.Image) (block, error) {

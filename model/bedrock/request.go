@@ -16,11 +16,11 @@ import (
 
 // wire is a request as the API takes it.
 type wire struct {
-	Messages []turn        `json:"messages"`
-	System   []block       `json:"system,omitempty"`
-	Config   *inference    `json:"inferenceConfig,omitempty"`
-	Tools    *toolConfig   `json:"toolConfig,omitempty"`
-	Output   *outputConfig `json:"outputConfig,omitempty"`
+	Messages []vendor.Turn[block] `json:"messages"`
+	System   []block              `json:"system,omitempty"`
+	Config   *inference           `json:"inferenceConfig,omitempty"`
+	Tools    *toolConfig          `json:"toolConfig,omitempty"`
+	Output   *outputConfig        `json:"outputConfig,omitempty"`
 }
 
 type inference struct {
@@ -65,12 +65,6 @@ type textFormat struct {
 			Description string `json:"description,omitempty"`
 		} `json:"jsonSchema"`
 	} `json:"structure"`
-}
-
-// turn is a message of the API: what one side says until the other does.
-type turn struct {
-	Role    chat.Role `json:"role"`
-	Content []block   `json:"content"`
 }
 
 // block is a piece of content, of which one thing is set.
@@ -152,7 +146,7 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, name st
 	if name = cmp.Or(c.Model, m.name); name == "" || strings.Trim(name, ".") == "" {
 		return none, "", invalid("no model is named")
 	}
-	b := builder{model: name, able: vendor.AbleOf(m.table, name), last: vendor.Last(req.Messages), names: map[string]bool{}}
+	b := builder{model: name, names: map[string]bool{}}
 	if err := b.configure(c, req.Output); err != nil {
 		return none, "", err
 	}
@@ -160,21 +154,27 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, name st
 	if err != nil {
 		return none, "", err
 	}
-	if b.able.Known && !b.able.Has.Caching {
+	able := vendor.AbleOf(m.table, name)
+	if able.Known && !able.Has.Caching {
 		after, points = nil, nil
 	}
 	if err := b.tools(req, after); err != nil {
 		return none, "", err
 	}
-	if err := b.messages(req.Messages, points); err != nil {
+	b.turns = vendor.Turns[block]{
+		Provider: provider, Able: able,
+		Text: textBlock, Empty: vendor.Blank, Media: b.media, Said: b.assistant, Tool: b.returned, Mark: mark,
+	}
+	if err := b.turns.Add(req.Messages, points); err != nil {
 		return none, "", err
 	}
-	body, err := plainjson.Marshal(b.wire)
-	if err != nil {
-		return none, "", invalid("the request has no JSON: %w", err)
+	b.System, b.Messages = b.turns.System, b.turns.Turns
+	for i := range b.Messages {
+		introduce(&b.Messages[i].Content)
 	}
-	if body, err = vendor.Extend(body, c.Extra, given); err != nil {
-		return none, "", invalid("%w", err)
+	body, err := vendor.Body(provider, b.wire, c.Extra, given)
+	if err != nil {
+		return none, "", err
 	}
 	method := "/converse"
 	if streaming {
@@ -194,12 +194,8 @@ var given = map[string]string{
 type builder struct {
 	wire
 	model string
-	able  vendor.Able
-	last  int             // message of the user
 	names map[string]bool // of documents: each must be the only one
-
-	results, blocks []block // of the turn that isn't ended
-	role            chat.Role
+	turns vendor.Turns[block]
 }
 
 func (b *builder) configure(c model.Config, output *model.Schema) error {
@@ -238,229 +234,84 @@ func (b *builder) configure(c model.Config, output *model.Schema) error {
 
 // tools offers the tools, if there are any to choose from. The API has no choice of none.
 func (b *builder) tools(req *model.Request, after *vendor.CachePoint) error {
-	var list []toolOrPoint
-	var names []string
-	for _, t := range req.Tools {
-		schema := json.RawMessage(`{"type":"object","properties":{}}`)
-		if t.Schema != nil {
-			if !vendor.IsObject(t.Schema) {
-				return invalid("the schema of tool %q is not a JSON object", t.Name)
-			}
-			schema = t.Schema
-		}
-		names = append(names, t.Name)
-		list = append(list, toolOrPoint{Spec: &toolSpec{t.Name, t.Description, jsonSchema{schema}, t.Strict}})
+	if err := vendor.CheckTools(provider, req); err != nil || len(req.Tools) == 0 || req.ToolChoice == model.ToolNone {
+		return err
 	}
-	var choice any
+	c := &toolConfig{}
+	for _, t := range req.Tools {
+		c.Tools = append(c.Tools, toolOrPoint{Spec: &toolSpec{t.Name, t.Description, jsonSchema{vendor.SchemaOf(t)}, t.Strict}})
+	}
 	type named struct {
 		Name string `json:"name"`
 	}
-	switch {
-	case req.ToolChoice == model.ToolNone:
-		return nil
-	case len(list) == 0 && req.ToolChoice != model.ToolAuto:
-		return invalid("ToolChoice %q without tools", req.ToolChoice)
-	case len(list) == 0:
-		return nil
-	case req.ToolChoice == model.ToolAuto:
-	case req.ToolChoice == model.ToolRequired:
-		choice = map[string]struct{}{"any": {}}
-	case slices.Contains(names, string(req.ToolChoice)):
-		choice = map[string]named{"tool": {string(req.ToolChoice)}}
+	switch req.ToolChoice {
+	case model.ToolAuto:
+	case model.ToolRequired:
+		c.Choice = map[string]struct{}{"any": {}}
 	default:
-		return invalid("ToolChoice %q is none of the tools %s", req.ToolChoice, strings.Join(names, ", "))
+		c.Choice = map[string]named{"tool": {string(req.ToolChoice)}}
 	}
 	if after != nil && !strings.Contains(b.model, "amazon.nova") {
-		list = append(list, toolOrPoint{Cache: pointOf(after)})
+		c.Tools = append(c.Tools, toolOrPoint{Cache: pointOf(after)})
 	}
-	b.Tools = &toolConfig{list, choice}
+	b.Tools = c
 	return nil
 }
 
-func (b *builder) messages(list []chat.Message, points map[int][]vendor.CachePoint) error {
-	for i, m := range list {
-		for _, piece := range vendor.Pieces(m, points[i]) {
-			var err error
-			where := []*[]block{&b.blocks, &b.results}
-			switch m.Role {
-			case chat.RoleSystem:
-				where = []*[]block{&b.System}
-				err = b.system(piece.Message)
-			case chat.RoleUser:
-				b.speaker(chat.RoleUser)
-				err = b.user(piece.Message, i < b.last)
-			case chat.RoleTool:
-				b.speaker(chat.RoleUser)
-				where = []*[]block{&b.results, &b.blocks}
-				err = b.returned(piece.Message)
-			case chat.RoleAssistant:
-				b.speaker(chat.RoleAssistant)
-				err = b.assistant(piece.Message)
-			default:
-				err = fmt.Errorf("role %q is not supported", m.Role)
-			}
-			if err != nil {
-				return invalid("Messages[%d]: %w", i, err)
-			}
-			b.mark(piece.Cache, m.Role, where...)
+// introduce puts a text before documents that stand without one, which the API wants.
+func introduce(turn *[]block) {
+	document := slices.IndexFunc(*turn, func(c block) bool { return c.Document != nil })
+	if document >= 0 && !slices.ContainsFunc(*turn, func(c block) bool { return c.Text != nil }) {
+		*turn = slices.Insert(*turn, document, textBlock("The document "+(*turn)[document].Document.Name+":"))
+	}
+}
+
+// mark puts a point behind the last block that can have one: the API takes none behind what
+// the model thought.
+func mark(blocks []block, p *vendor.CachePoint) ([]block, bool) {
+	for i, c := range slices.Backward(blocks) {
+		switch {
+		case c.Reasoning != nil:
+			continue
+		case c.Cache == nil:
+			blocks = slices.Insert(blocks, i+1, block{Cache: pointOf(p)})
 		}
+		return blocks, true
 	}
-	b.flush()
-	if len(b.Messages) == 0 {
-		return invalid("Messages has nothing but messages of the system, or nothing at all")
-	}
-	return nil
+	return blocks, false
 }
-
-// flush ends a turn. Results answer the message before, so they come first.
-func (b *builder) flush() {
-	all := append(b.results, b.blocks...)
-	b.results, b.blocks = nil, nil
-	if n := len(b.Messages); n > 0 && len(all) > 0 && b.Messages[n-1].Role == b.role { // the other side had nothing to say
-		all = append(b.Messages[n-1].Content, all...)
-		b.Messages = b.Messages[:n-1]
-	}
-	if len(all) == 0 {
-		return
-	}
-	document := slices.IndexFunc(all, func(c block) bool { return c.Document != nil })
-	if document >= 0 && !slices.ContainsFunc(all, func(c block) bool { return c.Text != nil }) { // which the API wants
-		all = slices.Insert(all, document, textBlock("The document "+all[document].Document.Name+":"))
-	}
-	b.Messages = append(b.Messages, turn{b.role, all})
-}
-
-func (b *builder) speaker(r chat.Role) {
-	if r != b.role {
-		b.flush()
-		b.role = r
-	}
-}
-
-// mark puts a point after what has been said: behind the last block that can have one, of
-// the first of some lists or of the turns before that has one. The API takes none behind
-// what the model thought, and before all blocks there is nothing to keep.
-func (b *builder) mark(p *vendor.CachePoint, role chat.Role, lists ...*[]block) {
-	if p == nil {
-		return
-	}
-	if role != chat.RoleSystem {
-		for i := range slices.Backward(b.Messages) {
-			lists = append(lists, &b.Messages[i].Content)
-		}
-	}
-	for _, list := range lists {
-		for i, c := range slices.Backward(*list) {
-			switch {
-			case c.Reasoning != nil:
-				continue
-			case c.Cache == nil:
-				*list = slices.Insert(*list, i+1, block{Cache: pointOf(p)})
-			}
-			return
-		}
-	}
-}
-
-// blank reports whether a text says nothing, which the API refuses.
-func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 func textBlock(text string) block { return block{Text: &text} }
 
-func (b *builder) system(m chat.Message) error {
-	for _, part := range m.Parts {
-		t, ok := part.(chat.Text)
-		if !ok {
-			return vendor.Misplaced(part, "a message of the system")
-		}
-		if !blank(t.Text) {
-			b.System = append(b.System, textBlock(t.Text))
-		}
+// returned maps what a tool returned.
+func (b *builder) returned(m chat.Message, r chat.ToolResult) ([]block, error) {
+	content, err := b.turns.Pieces(r.Content, vendor.OfTool, true)
+	if len(content) == 0 {
+		content = []block{textBlock("(nothing)")}
 	}
-	return nil
-}
-
-// content maps a part that may stand in what the user says or a tool returned, if there is
-// something to say. Media that can't be sent are told, if there is another way to go on.
-func (b *builder) content(blocks []block, part chat.Part, where string, tell bool) ([]block, error) {
-	if t, ok := part.(chat.Text); ok {
-		if blank(t.Text) {
-			return blocks, nil
-		}
-		return append(blocks, textBlock(t.Text)), nil
-	}
-	if !vendor.Media(part) {
-		return nil, vendor.Misplaced(part, where)
-	}
-	c, err := b.media(part)
-	if _, sound := part.(chat.Audio); err == nil && sound && where != user {
-		err = vendor.Misplaced(part, where)
-	}
-	if err == nil && tell {
-		err = b.able.Untaken(part)
-	}
-	if err != nil && tell {
-		return append(blocks, textBlock(vendor.Told(part, err))), nil
-	}
-	return append(blocks, c), err
-}
-
-const user = "a message of the user"
-
-// user maps what the user says. Of an old message the media that can't be sent are told.
-func (b *builder) user(m chat.Message, old bool) (err error) {
-	for _, part := range m.Parts {
-		if b.blocks, err = b.content(b.blocks, part, user, old); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// returned maps what tools returned. Media that can't be sent are told: nobody could take
-// them out of the conversation, which would fail for ever.
-func (b *builder) returned(m chat.Message) error {
-	for _, part := range m.Parts {
-		r, ok := part.(chat.ToolResult)
-		if !ok {
-			return vendor.Misplaced(part, "a message of a tool")
-		}
-		var content []block
-		var err error
-		for _, p := range r.Content {
-			if content, err = b.content(content, p, "the result of a tool", true); err != nil {
-				return err
-			}
-		}
-		if len(content) == 0 {
-			content = []block{textBlock("(nothing)")}
-		}
-		if b.Tools == nil {
-			verb := "returned"
-			if r.IsError {
-				verb = "failed"
-			}
-			b.results = append(b.results, textBlock(fmt.Sprintf("[The tool %s %s:]", cmp.Or(r.Name, m.Name, r.CallID), verb)))
-			b.results = append(b.results, content...)
-			continue
-		}
-		result := &toolResult{ID: callID(r.CallID), Content: content}
+	if b.Tools == nil {
+		verb := "returned"
 		if r.IsError {
-			result.Status = "error"
+			verb = "failed"
 		}
-		b.results = append(b.results, block{ToolResult: result})
+		head := textBlock(fmt.Sprintf("[The tool %s %s:]", cmp.Or(r.Name, m.Name, r.CallID), verb))
+		return append([]block{head}, content...), err
 	}
-	return nil
+	result := &toolResult{ID: callID(r.CallID), Content: content}
+	if r.IsError {
+		result.Status = "error"
+	}
+	return []block{{ToolResult: result}}, err
 }
 
-func (b *builder) assistant(m chat.Message) error {
+func (b *builder) assistant(m chat.Message) (blocks []block, err error) {
 	for _, part := range m.Parts {
 		var c block
 		switch part := part.(type) {
 		case chat.Citation:
 			continue
 		case chat.Text:
-			if blank(part.Text) {
+			if vendor.Blank(part.Text) {
 				continue
 			}
 			c = textBlock(part.Text)
@@ -483,21 +334,19 @@ func (b *builder) assistant(m chat.Message) error {
 				c = textBlock(fmt.Sprintf("[The tool %s is called with %s]", part.Name, cmp.Or(part.Args, "{}")))
 				break
 			}
-			args, err := part.Arguments()
+			args, err := vendor.Arguments(part)
 			if err != nil {
-				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": part.Args}); err != nil {
-					return fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
-				}
+				return nil, err
 			}
 			c.ToolUse = &toolUse{callID(part.ID), part.Name, args}
 		case chat.Image, chat.Audio, chat.File:
-			c = textBlock(vendor.Told(part, vendor.Misplaced(part, "a message of the assistant")))
+			c = textBlock(vendor.Told(part, vendor.Misplaced(part, vendor.OfAssistant)))
 		default:
-			return vendor.Misplaced(part, "a message of the assistant")
+			return nil, vendor.Misplaced(part, vendor.OfAssistant)
 		}
-		b.blocks = append(b.blocks, c)
+		blocks = append(blocks, c)
 	}
-	return nil
+	return blocks, nil
 }
 
 var idForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -525,7 +374,7 @@ var (
 )
 
 // media maps a picture, a sound, a video or a document.
-func (b *builder) media(part chat.Part) (c block, err error) {
+func (b *builder) media(part chat.Part, where string) (c block, err error) {
 	var in *media
 	switch part := part.(type) {
 	case chat.Image:
@@ -533,7 +382,9 @@ func (b *builder) media(part chat.Part) (c block, err error) {
 		c.Image = in
 	case chat.Audio:
 		in, err = mediaOf("audio", part.Source, sounds)
-		c.Audio = in
+		if c.Audio = in; err == nil && where == vendor.OfTool {
+			err = vendor.Misplaced(part, where)
+		}
 	case chat.File:
 		if s, err := vendor.Resolve(part.Source); err == nil && videos[s.MIME] != "" {
 			in, err = mediaOf("video", part.Source, videos)

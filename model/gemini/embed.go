@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math"
-	"slices"
 
 	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
@@ -54,26 +53,8 @@ func (e *Embedder) check() *model.Error {
 		return invalid("NewEmbedder was given %d dimensions", e.dimensions)
 	}
 	c := e.model.defaults
-	for _, s := range []struct {
-		name string
-		set  bool
-	}{
-		{"Model", c.Model != ""},
-		{"Temperature", c.Temperature != nil},
-		{"TopP", c.TopP != nil},
-		{"TopK", c.TopK != nil},
-		{"FrequencyPenalty", c.FrequencyPenalty != nil},
-		{"PresencePenalty", c.PresencePenalty != nil},
-		{"MaxTokens", c.MaxTokens != 0},
-		{"Stop", len(c.Stop) > 0},
-		{"Seed", c.Seed != nil},
-		{"Reasoning", c.Reasoning != ""},
-		{"ReasoningTokens", c.ReasoningTokens != 0},
-		{"ParallelTools", c.ParallelTools != nil},
-	} {
-		if s.set {
-			return invalid("an embedder doesn't know the setting %s", s.name)
-		}
+	if name := vendor.OfChat(c); name != "" {
+		return invalid("an embedder doesn't know the setting %s", name)
 	}
 	for _, name := range []string{"content", "model", "outputDimensionality"} {
 		if _, ok := c.Extra[name]; ok {
@@ -102,18 +83,14 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 		err := *e.err
 		return nil, &err
 	}
-	if i := slices.Index(texts, ""); i >= 0 {
-		return nil, invalid("the text at index %d is empty", i)
+	if err := vendor.CheckTexts(provider, texts); err != nil {
+		return nil, err
 	}
-	vectors := make([][]float32, 0, len(texts))
-	for batch := range slices.Chunk(texts, maxTexts) {
-		some, err := e.batch(ctx, batch, len(vectors))
-		if err != nil {
-			return nil, err
-		}
-		vectors = append(vectors, some...)
+	v := vendor.Embedding{
+		Provider: provider, Dimensions: e.dimensions, API: e.model.api, Ask: e.ask, Read: read,
+		Fit: func(texts []string) int { return min(len(texts), maxTexts) },
 	}
-	return vectors, nil
+	return v.Vectors(ctx, texts)
 }
 
 // embedding is the request for the vector of a text.
@@ -123,9 +100,8 @@ type embedding struct {
 	Dimensions int     `json:"outputDimensionality"`
 }
 
-// batch returns the vectors of texts that fit into a request. Start is the index
-// of the first of them among the caller's.
-func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]float32, error) {
+// ask is the request for the vectors of texts.
+func (e *Embedder) ask(texts []string) (call vendor.Call, err error) {
 	requests := make([]json.RawMessage, len(texts))
 	for i, t := range texts {
 		body, err := plainjson.Marshal(embedding{resource(e.name), content{Parts: []part{{Text: &t}}}, e.dimensions})
@@ -133,30 +109,20 @@ func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]fl
 			requests[i], err = vendor.Extend(body, e.model.defaults.Extra, nil)
 		}
 		if err != nil {
-			return nil, invalid("%w", err)
+			return call, invalid("%w", err)
 		}
 	}
-	body, err := plainjson.Marshal(map[string][]json.RawMessage{"requests": requests})
-	if err != nil {
-		return nil, invalid("the request has no JSON: %w", err)
+	call.Header = e.model.defaults.Headers
+	if call.Path, err = pathOf(e.name); err != nil {
+		return call, err
 	}
-	path, err := pathOf(e.name)
-	if err != nil {
-		return nil, err
-	}
-	answer, data, err := e.model.api.Do(ctx, vendor.Call{Path: path + ":batchEmbedContents", Header: e.model.defaults.Headers, Body: body})
-	if err != nil {
-		return nil, err
-	}
-	vectors, err := e.read(data, start, len(texts))
-	if err != nil {
-		return nil, answer.Fail(err)
-	}
-	return vectors, nil
+	call.Path += ":batchEmbedContents"
+	call.Body, err = vendor.Body(provider, map[string][]json.RawMessage{"requests": requests}, nil, nil)
+	return call, err
 }
 
 // read returns the vectors of an answer to n texts.
-func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
+func read(body []byte, start, n int) ([][]float32, error) {
 	var said struct {
 		Embeddings []*struct {
 			Values []float32 `json:"values"`
@@ -166,23 +132,14 @@ func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
 		return nil, unreadable("the answer is not the API's JSON: %w", err)
 	}
 	if len(said.Embeddings) != n {
-		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(said.Embeddings), n, start)
+		return nil, vendor.NotAsked(provider, -1, "%d vectors for the %d texts from index %d on", len(said.Embeddings), n, start)
 	}
 	vectors := make([][]float32, n)
 	for i, v := range said.Embeddings {
 		if v == nil {
-			return nil, notAsked(start+i, "no vector")
-		}
-		if len(v.Values) != e.dimensions {
-			return nil, notAsked(start+i, "a vector of length %d, the embedder says %d", len(v.Values), e.dimensions)
+			return nil, vendor.NotAsked(provider, start+i, "no vector")
 		}
 		vectors[i] = v.Values
 	}
 	return vectors, nil
-}
-
-// notAsked is the error of vectors that aren't what was asked for: about the text
-// at an index, or about all if it is negative.
-func notAsked(text int, format string, args ...any) *model.Error {
-	return vendor.NotAsked(provider, text, format, args...)
 }

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -141,10 +142,7 @@ func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
 	if err := configure(&w.GenerationConfig, c); err != nil {
 		return none, err
 	}
-	name := m.name
-	if c.Model != "" {
-		name = c.Model
-	}
+	name := cmp.Or(c.Model, m.name)
 	path, err := pathOf(name)
 	if err != nil {
 		return none, err
@@ -161,12 +159,9 @@ func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
 	if err := messages(&w, req.Messages, vendor.AbleOf(m.table, name)); err != nil {
 		return none, err
 	}
-	body, err := plainjson.Marshal(w)
+	body, err := vendor.Body(provider, w, c.Extra, given)
 	if err != nil {
-		return none, invalid("the request has no JSON: %w", err)
-	}
-	if body, err = vendor.Extend(body, c.Extra, given); err != nil {
-		return none, invalid("%w", err)
+		return none, err
 	}
 	call := vendor.Call{Path: path + ":generateContent", Header: c.Headers, Body: body, Stream: streaming}
 	if streaming {
@@ -247,40 +242,29 @@ func configure(g *generation, c model.Config) error {
 }
 
 func tools(w *wire, req *model.Request) error {
-	var names []string
+	if err := vendor.CheckTools(provider, req); err != nil || len(req.Tools) == 0 {
+		return err // there is nothing to choose from
+	}
 	var list []function
 	strict := false
 	for _, t := range req.Tools {
-		if t.Schema != nil && !vendor.IsObject(t.Schema) {
-			return invalid("the schema of tool %q is not a JSON object", t.Name)
-		}
 		strict = strict || t.Strict
 		list = append(list, function{t.Name, t.Description, t.Schema})
-		names = append(names, t.Name)
-	}
-
-	choice := req.ToolChoice
-	if len(names) == 0 {
-		if choice != model.ToolAuto && choice != model.ToolNone {
-			return invalid("ToolChoice %q without tools", choice)
-		}
-		return nil // there is nothing to choose from
 	}
 	w.Tools = []wireTool{{list}}
 	var c callingConfig
-	switch {
-	case choice == model.ToolAuto && !strict:
-		return nil
-	case choice == model.ToolAuto:
+	switch choice := req.ToolChoice; choice {
+	case model.ToolAuto:
+		if !strict {
+			return nil
+		}
 		c.Mode = "VALIDATED"
-	case choice == model.ToolNone:
+	case model.ToolNone:
 		c.Mode = "NONE"
-	case choice == model.ToolRequired:
+	case model.ToolRequired:
 		c.Mode = "ANY"
-	case slices.Contains(names, string(choice)):
-		c.Mode, c.Allowed = "ANY", []string{string(choice)}
 	default:
-		return invalid("ToolChoice %q is none of the tools %s", choice, strings.Join(names, ", "))
+		c.Mode, c.Allowed = "ANY", []string{string(choice)}
 	}
 	w.ToolConfig = &toolConfig{c}
 	return nil
@@ -288,112 +272,39 @@ func tools(w *wire, req *model.Request) error {
 
 // messages puts the conversation into w.
 func messages(w *wire, list []chat.Message, able vendor.Able) error {
-	last := vendor.Last(list)
-	var role string
-	var results, parts []part
-	flush := func() {
-		// Results answer the content before, so they come first.
-		all := append(results, parts...)
-		results, parts = nil, nil
-		switch n := len(w.Contents); {
-		case len(all) == 0:
-		case n > 0 && w.Contents[n-1].Role == role: // the other side had nothing to say
-			w.Contents[n-1].Parts = append(w.Contents[n-1].Parts, all...)
-		default:
-			w.Contents = append(w.Contents, content{role, all})
-		}
-	}
-	speaker := func(r string) {
-		if r != role {
-			flush()
-			role = r
-		}
+	t := vendor.Turns[part]{
+		Provider: provider, Able: able,
+		Text:  func(text string) part { return part{Text: &text} },
+		Empty: func(text string) bool { return text == "" },
+		Media: media,
 	}
 	calls := map[string]string{} // names by ID
-	for i, m := range list {
-		var err error
-		switch m.Role {
-		case chat.RoleSystem:
-			err = system(w, m)
-		case chat.RoleUser:
-			speaker(roleUser)
-			parts, err = user(parts, m, able, i < last)
-		case chat.RoleTool:
-			speaker(roleUser)
-			results, err = toolResults(results, m, calls, able)
-		case chat.RoleAssistant:
-			speaker(roleModel)
-			var said []part
-			said, err = assistant(m, able)
-			parts = append(parts, said...)
-			for _, c := range m.ToolCalls() {
-				calls[c.ID] = c.Name
-			}
-		default:
-			err = fmt.Errorf("role %q is not supported", m.Role)
+	t.Said = func(m chat.Message) ([]part, error) {
+		for _, c := range m.ToolCalls() {
+			calls[c.ID] = c.Name
 		}
-		if err != nil {
-			return invalid("Messages[%d]: %w", i, err)
-		}
+		return assistant(&t, m)
 	}
-	flush()
-	if len(w.Contents) == 0 {
-		return invalid("Messages has nothing but messages of the system, or nothing at all")
+	t.Tool = func(m chat.Message, r chat.ToolResult) ([]part, error) {
+		return toolResult(&t, r, cmp.Or(r.Name, m.Name, calls[r.CallID]))
+	}
+	if err := t.Add(list, nil); err != nil {
+		return err
+	}
+	if len(t.System) > 0 {
+		w.SystemInstruction = &content{Role: roleUser, Parts: t.System}
+	}
+	for _, one := range t.Turns {
+		role := roleUser
+		if one.Role == chat.RoleAssistant {
+			role = roleModel
+		}
+		w.Contents = append(w.Contents, content{role, one.Content})
 	}
 	return nil
 }
 
-func system(w *wire, m chat.Message) error {
-	for _, p := range m.Parts {
-		t, ok := p.(chat.Text)
-		if !ok {
-			return vendor.Misplaced(p, "a message of the system")
-		}
-		if t.Text == "" {
-			continue
-		}
-		if w.SystemInstruction == nil {
-			w.SystemInstruction = &content{Role: roleUser}
-		}
-		w.SystemInstruction.Parts = append(w.SystemInstruction.Parts, part{Text: &t.Text})
-	}
-	return nil
-}
-
-// mediaOrWords returns a part for media, or for what is told of those that can't be sent.
-func mediaOrWords(p chat.Part, where string, able vendor.Able) (q part, told string, err error) {
-	if q, err = media(p, where); err == nil {
-		err = able.Untaken(p)
-	}
-	if err != nil && vendor.Media(p) {
-		told, err = vendor.Told(p, err), nil
-		return part{Text: &told}, told, nil
-	}
-	return q, "", err
-}
-
-// user maps what the user says. Of an old message the media that can't be sent are told.
-func user(parts []part, m chat.Message, able vendor.Able, old bool) ([]part, error) {
-	for _, p := range m.Parts {
-		if t, ok := p.(chat.Text); ok {
-			if t.Text != "" {
-				parts = append(parts, part{Text: &t.Text})
-			}
-			continue
-		}
-		q, err := media(p, "a message of the user")
-		if old {
-			q, _, err = mediaOrWords(p, "a message of the user", able)
-		}
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, q)
-	}
-	return parts, nil
-}
-
-func assistant(m chat.Message, able vendor.Able) ([]part, error) {
+func assistant(of *vendor.Turns[part], m chat.Message) ([]part, error) {
 	var parts []part
 	for i, p := range m.Parts {
 		switch p := p.(type) {
@@ -423,22 +334,20 @@ func assistant(m chat.Message, able vendor.Able) ([]part, error) {
 			if err != nil {
 				return nil, fmt.Errorf("the signature of tool call %q is not Gemini's: %w", p.ID, err)
 			}
-			args, err := p.Arguments()
+			args, err := vendor.Arguments(p)
 			if err != nil {
-				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": p.Args}); err != nil {
-					return nil, fmt.Errorf("arguments of tool call %q: %w", p.ID, err)
-				}
+				return nil, err
 			}
 			if string(args) == "{}" {
 				args = nil
 			}
 			parts = append(parts, part{FunctionCall: &functionCall{ID: p.ID, Name: p.Name, Args: args}, ThoughtSignature: signature})
 		default:
-			q, _, err := mediaOrWords(p, "a message of the assistant", able)
+			q, err := of.Pieces([]chat.Part{p}, vendor.OfAssistant, true)
 			if err != nil {
 				return nil, err
 			}
-			parts = append(parts, q)
+			parts = append(parts, q...)
 		}
 	}
 	return parts, nil
@@ -471,48 +380,28 @@ func thought(r chat.Reasoning, madeBy string) (part, bool) {
 	return part{Text: &r.Text, Thought: true, ThoughtSignature: signature}, true
 }
 
-// toolResults maps what tools returned. Media that can't be sent are told: nobody could
-// take them out of the conversation, which would fail for ever.
-func toolResults(results []part, m chat.Message, calls map[string]string, able vendor.Able) ([]part, error) {
-	for _, p := range m.Parts {
-		r, ok := p.(chat.ToolResult)
-		if !ok {
-			return nil, vendor.Misplaced(p, "a message of a tool")
-		}
-		name := r.Name
-		for _, n := range []string{m.Name, calls[r.CallID]} {
-			if name == "" {
-				name = n
-			}
-		}
-		if name == "" {
-			return nil, fmt.Errorf("the result of tool call %q has no name of the tool, and there is no such call", r.CallID)
-		}
-		f := &functionResponse{ID: r.CallID, Name: name}
-		var text strings.Builder
-		for _, content := range r.Content {
-			if t, ok := content.(chat.Text); ok {
-				text.WriteString(t.Text)
-				continue
-			}
-			p, told, err := mediaOrWords(content, "the result of a tool", able)
-			switch {
-			case err != nil:
-				return nil, err
-			case told != "":
-				text.WriteString(told)
-			default:
-				f.Parts = append(f.Parts, p)
-			}
-		}
-		key := "output"
-		if r.IsError {
-			key = "error"
-		}
-		f.Response = map[string]string{key: text.String()}
-		results = append(results, part{FunctionResponse: f})
+// toolResult maps what a tool of a name returned: its texts, and with them what is told of
+// media that can't be sent, are one.
+func toolResult(of *vendor.Turns[part], r chat.ToolResult, name string) ([]part, error) {
+	if name == "" {
+		return nil, fmt.Errorf("the result of tool call %q has no name of the tool, and there is no such call", r.CallID)
 	}
-	return results, nil
+	parts, err := of.Pieces(r.Content, vendor.OfTool, true)
+	f := &functionResponse{ID: r.CallID, Name: name}
+	var text strings.Builder
+	for _, p := range parts {
+		if p.Text != nil {
+			text.WriteString(*p.Text)
+		} else {
+			f.Parts = append(f.Parts, p)
+		}
+	}
+	key := "output"
+	if r.IsError {
+		key = "error"
+	}
+	f.Response = map[string]string{key: text.String()}
+	return []part{{FunctionResponse: f}}, err
 }
 
 // media returns a picture, a sound or a file.

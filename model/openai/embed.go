@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -79,8 +78,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 		err := *e.err
 		return nil, &err
 	}
-	if i := slices.Index(texts, ""); i >= 0 {
-		return nil, invalid("the text at index %d is empty", i)
+	if err := vendor.CheckTexts(provider, texts); err != nil {
+		return nil, err
 	}
 	if e.again != nil {
 		return e.again.Embed(ctx, texts)
@@ -90,18 +89,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 
 // once returns the vectors of texts that can be sent.
 func (e *Embedder) once(ctx context.Context, texts []string) ([][]float32, error) {
-	vectors := make([][]float32, 0, len(texts))
-	for len(vectors) < len(texts) {
-		start := len(vectors)
-		batch := texts[start:]
-		batch = batch[:fitting(batch)]
-		some, err := e.send(ctx, batch, start)
-		if err != nil {
-			return nil, err
-		}
-		vectors = append(vectors, some...)
-	}
-	return vectors, nil
+	v := vendor.Embedding{Provider: provider, Dimensions: e.dimensions, API: e.model.api, Fit: fitting, Ask: e.ask, Read: readVectors}
+	return v.Vectors(ctx, texts)
 }
 
 // fitting returns how many of the texts go into one request: at least one.
@@ -126,22 +115,13 @@ func (e *Embedder) prepare() (map[string]any, *model.Error) {
 		return nil, invalid("NewEmbedder was given %d dimensions", e.dimensions)
 	}
 	c := e.model.defaults
+	if name := vendor.OfChat(c); name != "" {
+		return nil, invalid("an embedder doesn't know the setting Defaults: %s", name)
+	}
 	for _, s := range []struct {
 		name string
 		set  bool
 	}{
-		{"Defaults: Model", c.Model != ""},
-		{"Defaults: Temperature", c.Temperature != nil},
-		{"Defaults: TopP", c.TopP != nil},
-		{"Defaults: TopK", c.TopK != nil},
-		{"Defaults: FrequencyPenalty", c.FrequencyPenalty != nil},
-		{"Defaults: PresencePenalty", c.PresencePenalty != nil},
-		{"Defaults: MaxTokens", c.MaxTokens != 0},
-		{"Defaults: Stop", len(c.Stop) > 0},
-		{"Defaults: Seed", c.Seed != nil},
-		{"Defaults: Reasoning", c.Reasoning != ""},
-		{"Defaults: ReasoningTokens", c.ReasoningTokens != 0},
-		{"Defaults: ParallelTools", c.ParallelTools != nil},
 		{"MaxTokensField", e.model.maxTokens},
 		{"NoStreamUsage", e.model.noUsage},
 		{"ToolMedia", e.model.toolMedia},
@@ -174,29 +154,17 @@ func (e *Embedder) prepare() (map[string]any, *model.Error) {
 	return fields, nil
 }
 
-// send sends a request and returns the vectors of its answer. Start is the index of
-// the first text among the caller's.
-func (e *Embedder) send(ctx context.Context, texts []string, start int) ([][]float32, error) {
+// ask is the request for the vectors of texts.
+func (e *Embedder) ask(texts []string) (vendor.Call, error) {
 	fields := maps.Clone(e.fields)
 	fields["input"] = texts
-	body, err := plainjson.Marshal(fields)
-	if err != nil {
-		return nil, invalid("the request has no JSON: %w", err)
-	}
-	answer, data, err := e.model.api.Do(ctx, vendor.Call{Path: "embeddings", Header: e.model.defaults.Headers, Body: body})
-	if err != nil {
-		return nil, err
-	}
-	vectors, err := e.read(data, start, len(texts))
-	if err != nil {
-		return nil, answer.Fail(err)
-	}
-	return vectors, nil
+	body, err := vendor.Body(provider, fields, nil, nil)
+	return vendor.Call{Path: "embeddings", Header: e.model.defaults.Headers, Body: body}, err
 }
 
-// read returns the vectors of an answer to n texts, in their order. Start is the
+// readVectors returns the vectors of an answer to n texts, in their order. Start is the
 // index of the first of them among the caller's.
-func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
+func readVectors(body []byte, start, n int) ([][]float32, error) {
 	var answer struct {
 		Data []struct {
 			Index     int             `json:"index"` // some servers leave out a 0
@@ -211,30 +179,21 @@ func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
 		return nil, failure(0, body)
 	}
 	if len(answer.Data) != n {
-		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(answer.Data), n, start)
+		return nil, vendor.NotAsked(provider, -1, "%d vectors for the %d texts from index %d on", len(answer.Data), n, start)
 	}
 	vectors := make([][]float32, n)
 	for _, d := range answer.Data {
 		switch {
 		case d.Index < 0 || d.Index >= n:
-			return nil, notAsked(-1, "a vector with the index %d for %d texts", d.Index, n)
+			return nil, vendor.NotAsked(provider, -1, "a vector with the index %d for %d texts", d.Index, n)
 		case vectors[d.Index] != nil:
-			return nil, notAsked(start+d.Index, "two vectors")
+			return nil, vendor.NotAsked(provider, start+d.Index, "two vectors")
 		}
 		v := []float32{}
 		if err := json.Unmarshal(d.Embedding, &v); err != nil || bytes.IndexByte(d.Embedding, 'n') >= 0 { // a null would be 0
-			return nil, notAsked(start+d.Index, "a vector that is not an array of numbers")
-		}
-		if len(v) != e.dimensions {
-			return nil, notAsked(start+d.Index, "a vector of length %d, the embedder says %d", len(v), e.dimensions)
+			return nil, vendor.NotAsked(provider, start+d.Index, "a vector that is not an array of numbers")
 		}
 		vectors[d.Index] = v
 	}
 	return vectors, nil
-}
-
-// notAsked is the error of vectors that aren't what was asked for: about the text
-// at an index, or about all if it is negative.
-func notAsked(text int, format string, args ...any) *model.Error {
-	return vendor.NotAsked(provider, text, format, args...)
 }

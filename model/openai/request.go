@@ -7,21 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/superstep-dev/superstep/chat"
-	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
-// The schemas of tools without one: compatible servers need one.
-const (
-	noArguments       = `{"type":"object","properties":{}}`
-	noArgumentsStrict = `{"type":"object","properties":{},"required":[],"additionalProperties":false}`
-)
+// noArgumentsStrict is the schema of a strict tool without one.
+const noArgumentsStrict = `{"type":"object","properties":{},"required":[],"additionalProperties":false}`
 
 // wire is a request as the API takes it.
 type wire struct {
@@ -135,10 +130,7 @@ func (m *Model) settings(req *model.Request) (c model.Config, err error) {
 	if c.ReasoningTokens != 0 {
 		return c, invalid("the API doesn't know the setting ReasoningTokens: set Reasoning; a server that counts takes its own field as Extra")
 	}
-	if c.Model == "" {
-		c.Model = m.name
-	}
-	if c.Model == "" {
+	if c.Model = cmp.Or(c.Model, m.name); c.Model == "" {
 		return c, invalid("the model has no name: give it to New or set Config.Model")
 	}
 	return c, nil
@@ -171,10 +163,7 @@ func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
 	if w.Messages, err = m.messages(req.Messages, able); err != nil {
 		return none, err
 	}
-	if w.Tools, err = tools(req.Tools); err != nil {
-		return none, err
-	}
-	if w.ToolChoice, err = toolChoice(req.ToolChoice, req.Tools); err != nil {
+	if w.Tools, w.ToolChoice, err = tools(req); err != nil {
 		return none, err
 	}
 	if len(req.Tools) > 0 { // the API refuses it otherwise, and it would say nothing
@@ -216,63 +205,39 @@ var given = map[string]string{
 // extended is the body of a request with the extra fields, but for those that can't
 // be.
 func extended(w any, extra map[string]any, unread, given map[string]string) ([]byte, error) {
-	body, err := plainjson.Marshal(w)
-	if err != nil {
-		return nil, invalid("the request has no JSON: %w", err)
-	}
 	for name, why := range unread {
 		if _, ok := extra[name]; ok {
 			return nil, invalid("the extra field %q %s", name, why)
 		}
 	}
-	if body, err = vendor.Extend(body, extra, given); err != nil {
-		return nil, invalid("%w", err)
-	}
-	return body, nil
+	return vendor.Body(provider, w, extra, given)
 }
 
-func tools(specs []chat.ToolSpec) ([]wireTool, error) {
-	var out []wireTool
-	for _, t := range specs {
-		schema := t.Schema
-		if schema == nil {
-			schema = json.RawMessage(noArguments)
-			if t.Strict {
-				schema = json.RawMessage(noArgumentsStrict)
-			}
-		}
-		if !vendor.IsObject(schema) {
-			return nil, invalid("the schema of the tool %q is not a JSON object", t.Name)
+// tools offers the tools of a request, and says which choice there is among them: nil if
+// none has to be made.
+func tools(req *model.Request) (out []wireTool, choice any, err error) {
+	if err := vendor.CheckTools(provider, req); err != nil {
+		return nil, nil, err
+	}
+	for _, t := range req.Tools {
+		schema := vendor.SchemaOf(t)
+		if t.Schema == nil && t.Strict {
+			schema = json.RawMessage(noArgumentsStrict)
 		}
 		out = append(out, wireTool{"function", wireFunction{Name: t.Name, Description: t.Description, Parameters: schema, Strict: t.Strict}})
 	}
-	return out, nil
-}
-
-func toolChoice(c model.ToolChoice, specs []chat.ToolSpec) (any, error) {
-	switch {
-	case c == model.ToolAuto:
-	case c == model.ToolNone:
-		if len(specs) > 0 { // there is nothing to call otherwise, and the API refuses the field
-			return "none", nil
+	switch c := req.ToolChoice; c {
+	case model.ToolAuto:
+	case model.ToolNone:
+		if len(out) > 0 { // there is nothing to call otherwise, and the API refuses the field
+			choice = "none"
 		}
-	case c == model.ToolRequired:
-		if len(specs) == 0 {
-			return nil, invalid("a tool is required, but the request has none")
-		}
-		return "required", nil
+	case model.ToolRequired:
+		choice = "required"
 	default:
-		name := string(c)
-		if !slices.ContainsFunc(specs, func(t chat.ToolSpec) bool { return t.Name == name }) {
-			var names []string
-			for _, t := range specs {
-				names = append(names, t.Name)
-			}
-			return nil, invalid("the tool choice %q is no tool of the request; it has %q", name, names)
-		}
-		return wireTool{"function", wireFunction{Name: name}}, nil
+		choice = wireTool{"function", wireFunction{Name: string(c)}}
 	}
-	return nil, nil
+	return out, choice, nil
 }
 
 func outputFormat(s *model.Schema) (*responseFormat, error) {

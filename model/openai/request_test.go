@@ -274,10 +274,10 @@ func TestWhatTheAPIDoesNotTakeIsAnError(t *testing.T) {
 		{"an image that is at two places", ask(userParts(chat.Image{Source: chat.Source{Data: []byte("x"), MIME: "image/png", URL: "http://x"}})), "it has 2"},
 		{"a sound by URL", ask(userParts(chat.Audio{Source: chat.Source{URL: "http://x"}})), "a sound is not given by data"},
 		{"a file by URL", ask(userParts(chat.File{Source: chat.Source{URL: "http://x"}})), "a file is given by a URL"},
-		{"a tool whose schema is no object", &model.Request{Tools: []chat.ToolSpec{{Name: "t", Schema: json.RawMessage(`[1]`)}}}, `the schema of the tool "t"`},
+		{"a tool whose schema is no object", &model.Request{Tools: []chat.ToolSpec{{Name: "t", Schema: json.RawMessage(`[1]`)}}}, `the schema of tool "t"`},
 		{"an output without a schema", &model.Request{Output: &model.Schema{}}, "the schema of the output"},
-		{"a required tool where there is none", &model.Request{ToolChoice: model.ToolRequired}, "a tool is required"},
-		{"a choice that is no tool", &model.Request{Tools: []chat.ToolSpec{weather, now}, ToolChoice: "weather"}, `"weather" is no tool of the request; it has ["get_weather" "now"]`},
+		{"a required tool where there is none", &model.Request{ToolChoice: model.ToolRequired}, "without tools"},
+		{"a choice that is no tool", &model.Request{Tools: []chat.ToolSpec{weather, now}, ToolChoice: "weather"}, `"weather" is none of the tools get_weather, now`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, replies(200, hello))

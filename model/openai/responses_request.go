@@ -158,7 +158,7 @@ func (m *Model) responsesCall(req *model.Request, streaming bool) (vendor.Call, 
 	if w.Input, err = input(req.Messages, able, thinks || !able.Known); err != nil {
 		return none, err
 	}
-	functions, err := tools(req.Tools)
+	functions, choice, err := tools(req)
 	if err != nil {
 		return none, err
 	}
@@ -166,10 +166,8 @@ func (m *Model) responsesCall(req *model.Request, streaming bool) (vendor.Call, 
 		f := t.Function
 		w.Tools = append(w.Tools, responsesTool{t.Type, f.Name, f.Description, f.Parameters, f.Strict})
 	}
-	if w.ToolChoice, err = toolChoice(req.ToolChoice, req.Tools); err != nil {
-		return none, err
-	}
-	if t, ok := w.ToolChoice.(wireTool); ok {
+	w.ToolChoice = choice
+	if t, ok := choice.(wireTool); ok {
 		w.ToolChoice = chosenTool{t.Type, t.Function.Name}
 	}
 	if len(req.Tools) > 0 { // it would say nothing otherwise

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -25,40 +26,10 @@ const format = 1
 type line struct {
 	Format   int             `json:"v"`
 	Request  json.RawMessage `json:"request,omitempty"` // canonical
-	Chunks   []wireChunk     `json:"chunks,omitempty"`  // of a stream
+	Chunks   []chat.Chunk    `json:"chunks,omitempty"`  // of a stream
 	Response *chat.Message   `json:"response,omitempty"`
 	Error    *wireError      `json:"error,omitempty"`
 	Left     bool            `json:"left,omitempty"` // the caller left the stream here
-}
-
-type wireChunk struct {
-	ID        string            `json:"id,omitempty"`
-	Role      chat.Role         `json:"role,omitempty"`
-	Name      string            `json:"name,omitempty"`
-	Text      string            `json:"text,omitempty"`
-	Reasoning string            `json:"reasoning,omitempty"`
-	ToolCalls []wireCall        `json:"tool_calls,omitempty"`
-	Parts     *chat.Message     `json:"parts,omitempty"` // which has the JSON of parts
-	Model     string            `json:"model,omitempty"`
-	Finish    chat.FinishReason `json:"finish,omitempty"`
-	Usage     *wireUsage        `json:"usage,omitempty"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
-}
-
-type wireCall struct {
-	Index     int    `json:"index"`
-	ID        string `json:"id,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Args      string `json:"args,omitempty"`
-	Signature string `json:"signature,omitempty"`
-}
-
-type wireUsage struct {
-	Input      int `json:"input"`
-	Output     int `json:"output"`
-	CacheRead  int `json:"cache_read,omitempty"`
-	CacheWrite int `json:"cache_write,omitempty"`
-	Reasoning  int `json:"reasoning,omitempty"`
 }
 
 type wireError struct {
@@ -148,7 +119,7 @@ func (r *Recorder) Stream(ctx context.Context, req *model.Request) iter.Seq2[cha
 				return
 			}
 			sum.Add(chunk)
-			l.Chunks = append(l.Chunks, chunkOut(chunk))
+			l.Chunks = append(l.Chunks, chunk)
 			if !yield(chunk, nil) {
 				l.Left = true
 				_ = r.write(l) // kept for Err; nobody listens here any more
@@ -256,10 +227,6 @@ func (p *player) reply(data []byte) (Reply, error) {
 	if l.Format != format {
 		return Reply{}, fmt.Errorf("a recording of format %d; this version reads %d", l.Format, format)
 	}
-	var chunks []chat.Chunk
-	for _, c := range l.Chunks {
-		chunks = append(chunks, c.chunk())
-	}
 	var msg chat.Message
 	switch {
 	case l.Response != nil:
@@ -268,7 +235,7 @@ func (p *player) reply(data []byte) (Reply, error) {
 		return Reply{}, errors.New("neither a response nor an error")
 	}
 	reply := Message(msg)
-	reply.chunks = chunks
+	reply.chunks = l.Chunks
 	if l.Error != nil {
 		failure, err := l.Error.err()
 		if err != nil {
@@ -292,19 +259,26 @@ func (p *player) reply(data []byte) (Reply, error) {
 // recanonical brings a recorded request, which may have been edited by hand,
 // into the form that requests are compared in.
 func recanonical(data json.RawMessage) (json.RawMessage, error) {
-	v, err := decode(data)
+	v, err := jsondiff.Decode(string(data))
 	if err != nil {
 		return nil, err
 	}
 	return plainjson.Marshal(v)
 }
 
-func decode(data json.RawMessage) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var v any
-	err := d.Decode(&v)
-	return v, err
+// diff says where a request differs from a recorded one. Both are canonical.
+func diff(recorded, now json.RawMessage) []string {
+	a, err := jsondiff.Decode(string(recorded))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	b, err := jsondiff.Decode(string(now))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var d jsondiff.Differences
+	d.Compare("", a, b)
+	return d.Texts()
 }
 
 func messageOut(m chat.Message) *chat.Message {
@@ -312,28 +286,6 @@ func messageOut(m chat.Message) *chat.Message {
 		m.Role = chat.RoleAssistant
 	}
 	return &m
-}
-
-func chunkOut(k chat.Chunk) wireChunk {
-	c := wireChunk{ID: k.ID, Role: k.Role, Name: k.Name, Text: k.Text, Reasoning: k.Reasoning, Model: k.Model, Finish: k.Finish, Usage: (*wireUsage)(k.Usage), Metadata: k.Metadata}
-	for _, t := range k.ToolCalls {
-		c.ToolCalls = append(c.ToolCalls, wireCall(t))
-	}
-	if len(k.Parts) > 0 {
-		c.Parts = &chat.Message{Role: chat.RoleAssistant, Parts: k.Parts}
-	}
-	return c
-}
-
-func (c *wireChunk) chunk() chat.Chunk {
-	k := chat.Chunk{ID: c.ID, Role: c.Role, Name: c.Name, Text: c.Text, Reasoning: c.Reasoning, Model: c.Model, Finish: c.Finish, Usage: (*chat.Usage)(c.Usage), Metadata: c.Metadata}
-	for _, t := range c.ToolCalls {
-		k.ToolCalls = append(k.ToolCalls, chat.ToolCallChunk(t))
-	}
-	if c.Parts != nil {
-		k.Parts = c.Parts.Parts
-	}
-	return k
 }
 
 func errorOut(err error) *wireError {

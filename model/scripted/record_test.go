@@ -152,8 +152,8 @@ func TestAnotherRequestThanTheRecordedIsExplained(t *testing.T) {
 		"config.seed: not recorded, now 0",
 		"config.temperature: recorded 0, now 1",
 		`messages[0].parts[0].text: recorded "what is up", now "what is down"`,
-		"messages: recorded 1, now 2",
-		"and 1 more",
+		`messages[1]: not recorded, now {"parts":[{"text":"and","type":"text"}],"role":"user"}`,
+		`tools: recorded [{"name":"a"}], now missing`,
 	}
 	if !reflect.DeepEqual(e.Diff, want) {
 		t.Errorf("got %q\nwant %q", e.Diff, want)

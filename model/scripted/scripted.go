@@ -10,9 +10,9 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -42,7 +42,7 @@ func (e *ScriptError) Error() string {
 		s = fmt.Sprintf("scripted: call %d: none of the %d replies left (of %d) is for this request", e.Call, e.Left, e.Replies)
 	}
 	if e.Last != "" {
-		s += fmt.Sprintf("; the user said %q", short(e.Last))
+		s += fmt.Sprintf("; the user said %q", jsondiff.Short(e.Last))
 	}
 	for i, d := range e.Diff {
 		if i == 0 {
@@ -55,18 +55,6 @@ func (e *ScriptError) Error() string {
 
 // Is reports whether target is [ErrScriptOver].
 func (e *ScriptError) Is(target error) bool { return target == ErrScriptOver }
-
-func short(s string) string {
-	const most = 120
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
 
 // Model is a language model that answers from a script. It is safe for
 // concurrent use.

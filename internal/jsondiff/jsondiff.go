@@ -1,4 +1,5 @@
-package agenttest
+// Package jsondiff says where JSON differs from what was recorded.
+package jsondiff
 
 import (
 	"bytes"
@@ -11,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads one value of JSON, with numbers as they are written.
-func decode(text string) (any, error) {
+// Decode reads one value of JSON, with numbers as they are written.
+func Decode(text string) (any, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
@@ -25,8 +26,8 @@ func decode(text string) (any, error) {
 	return v, nil
 }
 
-// encode writes a value of decode, with the keys in order.
-func encode(v any, indent string) string {
+// Encode writes a value of [Decode], with the keys in order.
+func Encode(v any, indent string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -37,28 +38,26 @@ func encode(v any, indent string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func indented(v any) string { return encode(v, "  ") }
-
 // maxDiffs bounds how many differences are told.
 const maxDiffs = 8
 
 // shown is how many bytes of a value a difference shows.
 const shown = 120
 
-// differences says where something differs from what was recorded.
-type differences []difference
+// Differences says where something differs from what was recorded.
+type Differences []difference
 
 type difference struct {
 	text  string
 	bytes int // of what differs
 }
 
-func (d *differences) add(at, recorded, now string, bytes int) {
+func (d *Differences) add(at, recorded, now string, bytes int) {
 	*d = append(*d, difference{fmt.Sprintf("%s: %s, %s", at, recorded, now), bytes})
 }
 
-// weight tells near from far.
-func (d differences) weight() int {
+// Weight tells near from far.
+func (d Differences) Weight() int {
 	n := 0
 	for _, one := range d {
 		n += one.bytes
@@ -66,7 +65,8 @@ func (d differences) weight() int {
 	return n
 }
 
-func (d differences) texts() []string {
+// Texts returns the differences for people, not all if there are many.
+func (d Differences) Texts() []string {
 	var out []string
 	for _, one := range d[:min(len(d), maxDiffs)] {
 		out = append(out, one.text)
@@ -77,8 +77,8 @@ func (d differences) texts() []string {
 	return out
 }
 
-// compare adds where two values of decode differ.
-func (d *differences) compare(path string, a, b any) {
+// Compare adds where two values of [Decode] differ.
+func (d *Differences) Compare(path string, a, b any) {
 	switch a := a.(type) {
 	case map[string]any:
 		if b, ok := b.(map[string]any); ok {
@@ -92,7 +92,7 @@ func (d *differences) compare(path string, a, b any) {
 		}
 	case string:
 		if b, ok := b.(string); ok {
-			d.changed(path, a, b)
+			d.Changed(path, a, b)
 			return
 		}
 	default:
@@ -103,22 +103,22 @@ func (d *differences) compare(path string, a, b any) {
 	d.replaced(path, a, b)
 }
 
-func (d *differences) replaced(path string, a, b any) {
-	x, y := encode(a, ""), encode(b, "")
-	d.add(path, "recorded "+short(x), "now "+short(y), len(x)+len(y))
+func (d *Differences) replaced(path string, a, b any) {
+	x, y := Encode(a, ""), Encode(b, "")
+	d.add(path, "recorded "+Short(x), "now "+Short(y), len(x)+len(y))
 }
 
-func (d *differences) missing(path string, a any) {
-	x := encode(a, "")
-	d.add(path, "recorded "+short(x), "now missing", len(x))
+func (d *Differences) missing(path string, a any) {
+	x := Encode(a, "")
+	d.add(path, "recorded "+Short(x), "now missing", len(x))
 }
 
-func (d *differences) added(path string, b any) {
-	y := encode(b, "")
-	d.add(path, "not recorded", "now "+short(y), len(y))
+func (d *Differences) added(path string, b any) {
+	y := Encode(b, "")
+	d.add(path, "not recorded", "now "+Short(y), len(y))
 }
 
-func (d *differences) objects(path string, a, b map[string]any) {
+func (d *Differences) objects(path string, a, b map[string]any) {
 	names := slices.Collect(maps.Keys(a))
 	for name := range b {
 		if _, ok := a[name]; !ok {
@@ -136,15 +136,15 @@ func (d *differences) objects(path string, a, b map[string]any) {
 		case !inB:
 			d.missing(at, av)
 		default:
-			d.compare(at, av, bv)
+			d.Compare(at, av, bv)
 		}
 	}
 }
 
-func (d *differences) lists(path string, a, b []any) {
+func (d *Differences) lists(path string, a, b []any) {
 	n := min(len(a), len(b))
 	for i := range n {
-		d.compare(fmt.Sprintf("%s[%d]", path, i), a[i], b[i])
+		d.Compare(fmt.Sprintf("%s[%d]", path, i), a[i], b[i])
 	}
 	for i, v := range a[n:] {
 		d.missing(fmt.Sprintf("%s[%d]", path, n+i), v)
@@ -154,9 +154,9 @@ func (d *differences) lists(path string, a, b []any) {
 	}
 }
 
-// changed adds how two texts differ, if they do: of long ones from a little before
+// Changed adds how two texts differ, if they do: of long ones from a little before
 // where they part.
-func (d *differences) changed(path, a, b string) {
+func (d *Differences) Changed(path, a, b string) {
 	if a == b {
 		return
 	}
@@ -177,8 +177,8 @@ func (d *differences) changed(path, a, b string) {
 	d.replaced(path, a, b)
 }
 
-// short cuts JSON to a length for people.
-func short(s string) string {
+// Short cuts JSON to a length for people.
+func Short(s string) string {
 	if len(s) <= shown {
 		return s
 	}

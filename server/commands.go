@@ -66,19 +66,19 @@ func (s *commands) routes() []route {
 
 // postCommand carries out a command of a request. That it can't be is an answer
 // too, with the status 200.
-func (s *commands) postCommand(w http.ResponseWriter, r *http.Request) error {
+func (s *commands) postCommand(w http.ResponseWriter, r *http.Request) (any, error) {
 	thread, err := pathID(r, "thread")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var c v2Command
 	if err := read(r, &c); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.askCommand(r.Context(), thread); err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, s.carryOut(r, thread, &c, s.obey))
+	return s.carryOut(r, thread, &c, s.obey), nil
 }
 
 // askCommand asks whether a user may send commands to a thread, which need not exist

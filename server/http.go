@@ -39,6 +39,22 @@ func notFound(format string, args ...any) error {
 	return &fault{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
+// missing is notFound for an error that says that something isn't in the database.
+func missing(err error, format string, args ...any) error {
+	if errors.Is(err, db.ErrNotFound) {
+		return notFound(format, args...)
+	}
+	return err
+}
+
+// unlessGone returns an error, but that something isn't in the database any more.
+func unlessGone(err error) error {
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 func conflict(format string, args ...any) error {
 	return &fault{http.StatusConflict, fmt.Sprintf(format, args...)}
 }
@@ -58,7 +74,65 @@ type route struct {
 	pattern   string // of http.ServeMux
 	operation string // by which package openapi describes it
 	rule      rule
-	answer    func(http.ResponseWriter, *http.Request) error
+	answer    handler
+}
+
+// handler returns the answer to a request: what is written as JSON, a bare status, or nil if it
+// has written the answer itself.
+type handler func(http.ResponseWriter, *http.Request) (any, error)
+
+// bare is an answer without a body.
+type bare int
+
+const noContent bare = http.StatusNoContent
+
+// itself is a handler that writes the answer itself.
+func itself(f func(http.ResponseWriter, *http.Request) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) { return nil, f(w, r) }
+}
+
+// given is a handler of a request with a body.
+func given[B any](f func(http.ResponseWriter, *http.Request, *B) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		b := new(B)
+		if err := read(r, b); err != nil {
+			return nil, err
+		}
+		return f(w, r, b)
+	}
+}
+
+// onThread is a handler for the thread in the path.
+func (s *base) onThread(f func(http.ResponseWriter, *http.Request, *db.Thread) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		t, err := s.threadOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return f(w, r, t)
+	}
+}
+
+// onRun is a handler for the run in the path.
+func (s *base) onRun(f func(http.ResponseWriter, *http.Request, *db.Run) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		run, err := s.findRun(r)
+		if err != nil {
+			return nil, err
+		}
+		return f(w, r, run)
+	}
+}
+
+// onAssistant is a handler for the assistant in the path.
+func (s *base) onAssistant(f func(http.ResponseWriter, *http.Request, *db.Assistant, *served) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		a, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
+		if err != nil {
+			return nil, err
+		}
+		return f(w, r, a, g)
+	}
 }
 
 // describe describes routes in OpenAPI.
@@ -93,7 +167,7 @@ func (s *gate) handle(of route) http.Handler {
 		began := &beginning{ResponseWriter: w, may: &c.asked}
 		defer s.end(r, c, began, leave, &err) // apart, as in guarded
 		if err == nil {
-			err = of.answer(began, r)
+			err = reply(began, r, of.answer)
 		}
 	})
 }
@@ -313,6 +387,19 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
+// reply answers with what a handler returns.
+func reply(w http.ResponseWriter, r *http.Request, answer handler) error {
+	v, err := answer(w, r)
+	if err != nil || v == nil {
+		return err
+	}
+	if status, ok := v.(bare); ok {
+		w.WriteHeader(int(status))
+		return nil
+	}
+	return write(w, v)
+}
+
 // write answers with JSON.
 func write(w http.ResponseWriter, v any) error {
 	data, err := json.Marshal(v)
@@ -324,12 +411,65 @@ func write(w http.ResponseWriter, v any) error {
 	return err
 }
 
-// pages writes the headers of a list that is shown in pages.
-func pages(w http.ResponseWriter, p db.Page, shown, total int) {
-	w.Header().Set("X-Pagination-Total", strconv.Itoa(total))
-	if next := p.Offset + shown; next > 0 && next < total {
-		w.Header().Set("X-Pagination-Next", strconv.Itoa(next))
+// views shows each of a list.
+func views[T, V any](list []T, view func(T) V) []V {
+	out := make([]V, len(list))
+	for i, one := range list {
+		out[i] = view(one)
 	}
+	return out
+}
+
+// found is what a search has found.
+type found struct {
+	db.Page
+	shown, total int
+	list         func() (any, error) // as clients see it
+}
+
+// listing is a handler of a search, which shows a page of what is found.
+func listing[Q any](find func(*http.Request, *Q) (*found, error)) handler {
+	return given(func(w http.ResponseWriter, r *http.Request, q *Q) (any, error) {
+		f, err := find(r, q)
+		if err != nil {
+			return nil, err
+		}
+		list, err := f.list()
+		if err != nil {
+			return nil, err
+		}
+		w.Header().Set("X-Pagination-Total", strconv.Itoa(f.total))
+		if next := f.Offset + f.shown; next > 0 && next < f.total {
+			w.Header().Set("X-Pagination-Next", strconv.Itoa(next))
+		}
+		return list, nil
+	})
+}
+
+// counting is listing for the number of what is found.
+func counting[Q any](find func(*http.Request, *Q) (*found, error)) handler {
+	return given(func(_ http.ResponseWriter, r *http.Request, q *Q) (any, error) {
+		f, err := find(r, q)
+		if err != nil {
+			return nil, err
+		}
+		return f.total, nil
+	})
+}
+
+// searching is the part that all searches have whose pages are numbered.
+type searching struct {
+	paging
+	Metadata object   `json:"metadata"`
+	Select   []string `json:"select"`
+}
+
+// checkSearch returns the page that a search asks for, and by which column it is sorted: one of
+// those that clients know by some names.
+func (s *base) checkSearch(q *searching, members []string, names ...string) (db.Page, string, error) {
+	p, err := q.page(10)
+	by, unsorted := sorting(q.SortBy, names...)
+	return p, by, errors.Join(err, unsorted, checkSelect(q.Select, members), s.checkFilter("metadata", q.Metadata))
 }
 
 // paging is the part of a search that selects a page.
@@ -384,6 +524,14 @@ func checkID(name, id string) (string, error) {
 	return u.String(), nil
 }
 
+// optionalID is checkID for an ID that may be left out.
+func optionalID(name, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	return checkID(name, id)
+}
+
 // flag reads a boolean parameter of a query, in any of the spellings of clients.
 func flag(r *http.Request, name string) (bool, error) {
 	switch v := r.URL.Query().Get(name); v {
@@ -396,14 +544,15 @@ func flag(r *http.Request, name string) (bool, error) {
 	}
 }
 
-func number(r *http.Request, name string, otherwise int) (int, error) {
+// number reads a parameter of a query that is a number between two.
+func number(r *http.Request, name string, otherwise, least, most int) (int, error) {
 	v := r.URL.Query().Get(name)
 	if v == "" {
 		return otherwise, nil
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 {
-		return 0, invalid("%s must be a number, not %.80q", name, v)
+	if err != nil || n < least || n > most {
+		return 0, invalid("%s must be a number from %d to %d, not %.80q", name, least, most, v)
 	}
 	return n, nil
 }

@@ -193,34 +193,16 @@ func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.
 			return
 		}
 		defer log.leave()
-		for from := int64(0); log != nil; {
-			wait, stop := context.WithTimeout(ctx, heartbeat)
-			ev, err := log.read(wait, from)
-			stop()
-			switch {
-			case ctx.Err() != nil:
-				yield(nil, ctx.Err())
-				return
-			case errors.Is(err, context.DeadlineExceeded):
-				if beat != nil {
-					if err := beat(); err != nil {
-						yield(nil, err)
-						return
-					}
-				}
-				continue
-			case errors.Is(err, errOver):
-				yield(nil, errEnding)
-				return
-			case err != nil: // the run is over
-				return
+		for ev, err := range log.events(ctx, 0, heartbeat, beat) {
+			var told turn.Event
+			if err == nil {
+				told, err = turn.Decode(ev.Method, ev.Data)
 			}
-			from = ev.Seq + 1
-			told, err := turn.Decode(ev.Method, ev.Data)
-			if err != nil || told != nil {
-				if !yield(told, err) || err != nil {
-					return
-				}
+			if errors.Is(err, errOver) {
+				err = errEnding
+			}
+			if (told != nil || err != nil) && (!yield(told, err) || err != nil) {
+				return
 			}
 		}
 	}
@@ -228,9 +210,7 @@ func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.
 
 func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 	if t.log != nil && !t.log.over {
-		if err := t.log.wait(ctx); err != nil {
-			return nil, err
-		}
+		return nil, errEnding
 	}
 	run, err := t.runs.db.Run(ctx, t.run.ID)
 	if err != nil && !errors.Is(err, db.ErrNotFound) { // it went with its thread

@@ -215,20 +215,20 @@ func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, 
 
 func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer, usage bool) error {
 	one.Object = "chat.completion.chunk"
-	out, err := newStream(w)
+	out, err := turn.NewStream(w)
 	if err != nil {
 		return err
 	}
 	chunk := func(delta chatMessage, finish *string) error {
 		one.Choices = []chatChoice{{Delta: &delta, Finish: finish}}
-		return out.send("", one)
+		return out.Send("", one)
 	}
 	empty := ""
 	if err := chunk(chatMessage{Role: "assistant", Content: &empty}, nil); err != nil {
 		return err
 	}
 	var s speech
-	err = listen(r, c, run, &s, out.beat, func(text, reasoning string) error {
+	err = listen(r, c, run, &s, out.Beat, func(text, reasoning string) error {
 		return chunk(chatMessage{Content: orNull(text), Reasoning: reasoning}, nil)
 	})
 	if err != nil {
@@ -236,7 +236,7 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 			return err
 		}
 		_, e := bodyOf(a.Server.Explain(r, err))
-		return out.send("", map[string]any{"error": e})
+		return out.Send("", map[string]any{"error": e})
 	}
 	if len(s.calls) > 0 {
 		if err := chunk(chatMessage{ToolCalls: s.chatCalls(true)}, nil); err != nil {
@@ -248,9 +248,9 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 	}
 	if usage {
 		one.Choices, one.Usage = []chatChoice{}, chatUsageOf(s.usage)
-		if err := out.send("", one); err != nil {
+		if err := out.Send("", one); err != nil {
 			return err
 		}
 	}
-	return out.raw("data: [DONE]\n\n")
+	return out.Put([]byte("data: [DONE]\n\n"))
 }

@@ -507,37 +507,3 @@ func failure(f *turn.Failure) error {
 // noRetry tells OpenAI's clients that they must not try again by themselves: the graph has
 // run, and may have done something.
 func noRetry(w http.ResponseWriter) { w.Header().Set("X-Should-Retry", "false") }
-
-// stream is a stream of server-sent events.
-type stream struct {
-	w     http.ResponseWriter
-	flush func() error
-}
-
-func newStream(w http.ResponseWriter) (*stream, error) {
-	turn.Stream(w)
-	s := &stream{w, http.NewResponseController(w).Flush}
-	return s, s.flush()
-}
-
-// send sends an event; those of chat completions have no names.
-func (s *stream) send(name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if name != "" {
-		name = "event: " + name + "\n"
-	}
-	return s.raw(name + "data: " + string(data) + "\n\n")
-}
-
-func (s *stream) raw(text string) error {
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return s.flush()
-}
-
-// beat keeps the connection alive.
-func (s *stream) beat() error { return s.raw(": heartbeat\n\n") }

@@ -387,7 +387,7 @@ func (out *response) end(s *speech) {
 }
 
 func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, out *response) error {
-	to, err := newStream(w)
+	to, err := turn.NewStream(w)
 	if err != nil {
 		return err
 	}
@@ -395,7 +395,7 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 	tell := func(event string, members map[string]any) error {
 		members["type"], members["sequence_number"] = event, n
 		n++
-		return to.send(event, members)
+		return to.Send(event, members)
 	}
 	all := func(events ...map[string]any) error {
 		for _, e := range events {
@@ -410,7 +410,7 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 	}
 	message, spoken := itemOf(run, "", "in_progress"), false
 	var s speech
-	failed := listen(r, c, run, &s, to.beat, func(text, _ string) error {
+	failed := listen(r, c, run, &s, to.Beat, func(text, _ string) error {
 		if text == "" {
 			return nil // what a model thought isn't told
 		}

@@ -173,22 +173,14 @@ func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request, b *
 	if err != nil {
 		return nil, err
 	}
-	switch b.IfExists {
-	case "", "raise", "do_nothing":
-	default:
-		return nil, invalid("if_exists must be raise or do_nothing")
-	}
-	if err = s.checkAssistant(b); err == nil {
+	if err = errors.Join(oneOf("if_exists", b.IfExists, "raise", "do_nothing"), s.checkAssistant(b)); err == nil {
 		err = b.fits(w, r, s.graphs[*b.GraphID])
 	}
 	if err != nil {
 		return nil, err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
-		return nil, err
-	}
-	if err := within(mine, b.Metadata.raw()); err != nil {
+	if b.Metadata, mine, err = s.access.stampNew(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return nil, err
 	}
 	at := now()

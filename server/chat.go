@@ -318,8 +318,5 @@ func (s *conversations) forgetState(w http.ResponseWriter, r *http.Request) (any
 	if err != nil {
 		return nil, err
 	}
-	if err := s.threads.removeThread(background(r), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-		return nil, err
-	}
-	return noContent, nil
+	return noContent, unlessGone(s.threads.removeThread(background(r), t.ID))
 }

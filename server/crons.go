@@ -134,10 +134,8 @@ func (s *crons) createCron(w http.ResponseWriter, r *http.Request) (any, error) 
 	if c.Schedule == nil {
 		return nil, invalid("schedule is required")
 	}
-	switch c.OnCompleted {
-	case "", "delete", "keep":
-	default:
-		return nil, invalid("on_run_completed must be delete or keep")
+	if err := oneOf("on_run_completed", c.OnCompleted, "delete", "keep"); err != nil {
+		return nil, err
 	}
 	a, g, err := s.assistants.usable(r.Context(), b.AssistantID)
 	if err != nil {
@@ -148,11 +146,7 @@ func (s *crons) createCron(w http.ResponseWriter, r *http.Request) (any, error) 
 		return nil, err
 	}
 	id := uuid.Must(uuid.NewV7()).String()
-	var mine Filter
-	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
-		return nil, err
-	}
-	if err := within(mine, b.Metadata.raw()); err != nil {
+	if b.Metadata, _, err = s.access.stampNew(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return nil, err
 	}
 	if err := s.runs.checkRun(b, g); err != nil {
@@ -216,12 +210,9 @@ func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	// What is looked up is looked up before the cron is locked.
-	known, err := s.db.Cron(r.Context(), id)
-	if err == nil && !mine.allows(known.Metadata) {
-		err = db.ErrNotFound
-	}
+	known, err := s.access.cron(r.Context(), id, mine)
 	if err != nil {
-		return nil, missing(err, "Cron not found")
+		return nil, err
 	}
 	// Its runs are from now on those of who changes it, who must be able to start them.
 	_, g, err := s.assistants.usable(r.Context(), known.AssistantID)

@@ -2,9 +2,9 @@ package server
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
@@ -137,18 +137,15 @@ func (s *conversations) showTurns(w http.ResponseWriter, r *http.Request) (any, 
 	if err != nil {
 		return nil, err
 	}
-	q := assistant.TurnQuery{Last: usualTurns}
-	for _, p := range []struct {
-		name string
-		to   *int
-		most int
-	}{{"limit", &q.Last, mostTurns}, {"before", &q.Before, 1 << 30}} {
-		if given := r.URL.Query().Get(p.name); given != "" {
-			if *p.to, err = strconv.Atoi(given); err != nil || *p.to < 1 || *p.to > p.most {
-				return nil, invalid("%s must be a number from 1 to %d, not %.80q", p.name, p.most, given)
-			}
-		}
+	last, err := number(r, "limit", usualTurns, 1, mostTurns)
+	if err != nil {
+		return nil, err
 	}
+	before, err := number(r, "before", 0, 1, math.MaxInt32)
+	if err != nil {
+		return nil, err
+	}
+	q := assistant.TurnQuery{Last: last, Before: before}
 	turns, err := assistant.Turns(r.Context(), thread, s.dialogue.assistant.Program(), q)
 	if err != nil {
 		return nil, err

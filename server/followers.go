@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -153,12 +152,10 @@ func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	from := rd.next()
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < -1 {
-			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
-		}
-		from = rd.since(n)
+	if last, given, err := lastEvent(r); err != nil {
+		return err
+	} else if given {
+		from = rd.since(last)
 	}
 	back := url.URL{Path: "/threads/" + thread + "/stream", RawQuery: r.URL.RawQuery}
 	w.Header().Set("Location", back.String()) // clients that lose the connection come back here

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -331,27 +332,17 @@ func (s *base) explain(r *http.Request, err error) *fault {
 		return &fault{http.StatusConflict, "Thread is busy"}
 	case errors.Is(err, checkpoint.ErrNotFound), errors.Is(err, db.ErrNotFound):
 		return &fault{http.StatusNotFound, "not found"}
+	case errors.Is(err, graph.ErrNothingToResume):
+		return &fault{http.StatusUnprocessableEntity, err.Error()}
 	}
 	if text, ok := misfit(err); ok {
 		return &fault{http.StatusConflict, text}
 	}
-	if text, ok := usersMistake(err); ok {
-		return &fault{http.StatusUnprocessableEntity, text}
+	if e, ok := errors.AsType[*graph.AnswerError](err); ok {
+		return &fault{http.StatusUnprocessableEntity, e.Error()}
 	}
 	s.log.LogAttrs(r.Context(), slog.LevelError, "server: request failed", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
 	return &fault{http.StatusInternalServerError, "internal error"}
-}
-
-// usersMistake returns what to say about an error of the engine that whoever
-// asked can mend.
-func usersMistake(err error) (string, bool) {
-	if e, ok := errors.AsType[*graph.AnswerError](err); ok {
-		return e.Error(), true
-	}
-	if errors.Is(err, graph.ErrNothingToResume) {
-		return err.Error(), true
-	}
-	return "", false
 }
 
 // read decodes a request's body; an empty one leaves v as it is.
@@ -492,25 +483,15 @@ func (p paging) page(limit int) (db.Page, error) {
 	if p.Offset < 0 {
 		return db.Page{}, invalid("offset must not be negative")
 	}
-	switch p.SortOrder {
-	case "", "asc", "desc":
-	default:
-		return db.Page{}, invalid("sort_order must be asc or desc")
-	}
-	return db.Page{Limit: limit, Offset: p.Offset, Ascending: p.SortOrder == "asc"}, nil
+	return db.Page{Limit: limit, Offset: p.Offset, Ascending: p.SortOrder == "asc"}, oneOf("sort_order", p.SortOrder, "asc", "desc")
 }
 
 // sorting maps names of clients to those of columns.
 func sorting(by string, names ...string) (string, error) {
-	for _, n := range names {
-		if by == n {
-			return strings.TrimSuffix(n, "_at"), nil
-		}
-	}
 	if by == "" {
 		return "created", nil
 	}
-	return "", invalid("sort_by must be one of %s", strings.Join(names, ", "))
+	return strings.TrimSuffix(by, "_at"), oneOf("sort_by", by, names...)
 }
 
 // pathID returns the ID of a thread, run, … in the path, which must be a UUID.
@@ -530,6 +511,27 @@ func optionalID(name, id string) (string, error) {
 		return "", nil
 	}
 	return checkID(name, id)
+}
+
+// lastEvent reads the ID of the last event that a client has read: -1 is that it wants all.
+func lastEvent(r *http.Request) (id int64, given bool, err error) {
+	last := r.Header.Get("Last-Event-ID")
+	if last == "" {
+		return 0, false, nil
+	}
+	if id, err = strconv.ParseInt(last, 10, 64); err != nil || id < -1 {
+		return 0, true, invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
+	}
+	return id, true, nil
+}
+
+// oneOf refuses what is none of some values; it may be left out.
+func oneOf(name, value string, values ...string) error {
+	if value == "" || slices.Contains(values, value) {
+		return nil
+	}
+	last := len(values) - 1
+	return invalid("%s must be %s or %s, not %.80q", name, strings.Join(values[:last], ", "), values[last], value)
 }
 
 // flag reads a boolean parameter of a query, in any of the spellings of clients.

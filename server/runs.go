@@ -160,21 +160,15 @@ func (s *runs) checkRun(b *runBody, g *served) error {
 	if b.Strategy == "" {
 		b.Strategy = enqueue
 	}
-	for _, c := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"multitask_strategy", b.Strategy, []string{reject, enqueue, interrupt, rollback}},
-		{"on_completion", b.OnCompletion, []string{"", "delete", "keep", "complete", "continue"}},
-		{"on_disconnect", b.OnDisconnect, []string{"", "cancel", "continue"}},
-		{"if_not_exists", b.IfNotExists, []string{"", "create", "reject"}},
-		{"durability", b.Durability, []string{"", "sync", "async", "exit"}},
-	} {
-		if !slices.Contains(c.allowed, c.value) {
-			return invalid("%s must be %s", c.name, strings.Trim(strings.Join(c.allowed, ", "), ", "))
-		}
-	}
-	if err := checkConfig(g, b.Config.Configurable, b.Context); err != nil {
+	err := errors.Join(
+		oneOf("multitask_strategy", b.Strategy, reject, enqueue, interrupt, rollback),
+		oneOf("on_completion", b.OnCompletion, "delete", "keep", "complete", "continue"),
+		oneOf("on_disconnect", b.OnDisconnect, "cancel", "continue"),
+		oneOf("if_not_exists", b.IfNotExists, "create", "reject"),
+		oneOf("durability", b.Durability, "sync", "async", "exit"),
+		checkConfig(g, b.Config.Configurable, b.Context),
+	)
+	if err != nil {
 		return err
 	}
 	if b.Config.RecursionLimit < 0 {
@@ -390,12 +384,9 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 func (s *runs) place(ctx context.Context, thread string, mine Filter, create bool) (t, made *db.Thread, err error) {
 	t, err = s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) && create {
-		owned, f, err := s.access.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
-		if err != nil {
-			return nil, nil, err
-		}
+		owned, _, err := s.access.stampNew(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
 		made = s.newThread(thread, owned, false)
-		return made, made, within(f, made.Metadata)
+		return made, made, err
 	}
 	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return nil, nil, err
@@ -645,22 +636,11 @@ func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, l
 	if run.Error != nil {
 		return write(w, map[string]any{"__error__": run.Error})
 	}
-	t, err := s.thread(r.Context(), run.ThreadID)
+	values, asked, err := s.states.outcome(r.Context(), run.ThreadID)
 	if err != nil {
 		return err
 	}
-	state, output := noState, noState.Values
-	if g := s.graphOf(t); g != nil {
-		snap, err := s.on(g, t.ID).State(r.Context())
-		if err == nil {
-			state = stateOf(snap, false)
-			output, err = wholeMessages(snap.OutputJSON())
-		}
-		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-			return err
-		}
-	}
-	_, err = w.Write(withInterrupts(output, state.Interrupts))
+	_, err = w.Write(withInterrupts(values, asked))
 	return err
 }
 
@@ -703,16 +683,8 @@ func (s *runs) listRuns(w http.ResponseWriter, r *http.Request, t *db.Thread) (a
 		return nil, err
 	}
 	status := r.URL.Query().Get("status")
-	if status != "" {
-		if err := checkStatus(status); err != nil {
-			return nil, err
-		}
-	}
 	members, err := listed(r, "select")
-	if err != nil {
-		return nil, err
-	}
-	if err := checkSelect(members, runMembers); err != nil {
+	if err = errors.Join(oneOf("status", status, runStatuses...), err, checkSelect(members, runMembers)); err != nil {
 		return nil, err
 	}
 	found, err := s.db.Runs(r.Context(), t.ID, status, db.Page{Limit: limit, Offset: offset})
@@ -783,10 +755,7 @@ func (s *runs) cancelRuns(w http.ResponseWriter, r *http.Request, b *cancelBody)
 	if b.Status == "" && len(b.RunIDs) == 0 {
 		return nil, invalid("run_ids, with thread_id, or status is required")
 	}
-	if !slices.Contains([]string{"", db.Pending, db.Running, "all"}, b.Status) {
-		return nil, invalid("status must be pending, running or all")
-	}
-	if err := s.checkList("run_ids", len(b.RunIDs)); err != nil {
+	if err := errors.Join(oneOf("status", b.Status, db.Pending, db.Running, "all"), s.checkList("run_ids", len(b.RunIDs))); err != nil {
 		return nil, err
 	}
 	if b.ThreadID, err = optionalID("thread", b.ThreadID); err != nil {

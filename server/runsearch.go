@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -63,17 +61,10 @@ type figuresShown struct {
 
 var runStatuses = []string{db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}
 
-func checkStatus(status string) error {
-	if !slices.Contains(runStatuses, status) {
-		return invalid("status must be %s, not %.80q", strings.Join(runStatuses, ", "), status)
-	}
-	return nil
-}
-
 // filter returns what the database is asked for, and which threads the user sees.
 func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine Filter, err error) {
 	for _, status := range q.Status {
-		if err := checkStatus(status); err != nil {
+		if err := oneOf("status", status, runStatuses...); err != nil {
 			return f, mine, err
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/turn"
@@ -46,12 +44,10 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	from := int64(-1) // from now on
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < -1 {
-			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
-		}
-		from = n + 1
+	if last, given, err := lastEvent(r); err != nil {
+		return err
+	} else if given {
+		from = last + 1
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/stream")
@@ -141,10 +137,6 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 func removed(thread string) *db.RunError {
 	return &db.RunError{Error: "ThreadRemoved", Message: fmt.Sprintf("Thread with ID %s was removed", thread)}
 }
-
-// slowClient is how long a client may take to read what was sent to it, unless the
-// limits say otherwise.
-const slowClient = time.Minute
 
 // wanted reports whether an event is of one of the modes.
 func wanted(event string, modes []string) bool {

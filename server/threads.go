@@ -245,10 +245,8 @@ type superstep struct {
 }
 
 func (s *threads) createThread(w http.ResponseWriter, r *http.Request, b *threadBody) (any, error) {
-	switch b.IfExists {
-	case "", "raise", "do_nothing":
-	default:
-		return nil, invalid("if_exists must be raise or do_nothing")
+	if err := oneOf("if_exists", b.IfExists, "raise", "do_nothing"); err != nil {
+		return nil, err
 	}
 	id, err := checkID("thread", cmp.Or(b.ThreadID, uuid.Must(uuid.NewV7()).String()))
 	if err != nil {
@@ -264,10 +262,7 @@ func (s *threads) createThread(w http.ResponseWriter, r *http.Request, b *thread
 		return nil, err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
-		return nil, err
-	}
-	if err := within(mine, b.Metadata.raw()); err != nil {
+	if b.Metadata, mine, err = s.access.stampNew(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return nil, err
 	}
 	t := s.newThread(id, b.Metadata, false)
@@ -445,13 +440,8 @@ type threadSearch struct {
 
 func (s *threads) findThreads(r *http.Request, q *threadSearch) (*found, error) {
 	p, by, err := s.checkSearch(&q.searching, threadMembers, "thread_id", "status", "created_at", "updated_at", "state_updated_at")
-	if err != nil {
+	if err = errors.Join(err, oneOf("status", q.Status, db.Idle, db.Busy, db.Interrupted, db.Failed)); err != nil {
 		return nil, err
-	}
-	switch q.Status {
-	case "", db.Idle, db.Busy, db.Interrupted, db.Failed:
-	default:
-		return nil, invalid("status must be idle, busy, interrupted or error")
 	}
 	said := strings.Fields(q.Query)
 	if len(said) > 20 {
@@ -552,10 +542,7 @@ type pruneBody struct {
 }
 
 func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request, b *pruneBody) (any, error) {
-	if b.Strategy != "" && b.Strategy != "delete" && b.Strategy != "keep_latest" {
-		return nil, invalid("strategy must be delete or keep_latest")
-	}
-	if err := s.checkList("thread_ids", len(b.ThreadIDs)); err != nil {
+	if err := errors.Join(oneOf("strategy", b.Strategy, "delete", "keep_latest"), s.checkList("thread_ids", len(b.ThreadIDs))); err != nil {
 		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
@@ -606,7 +593,7 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request, t *db.Threa
 	} else if err != nil {
 		return nil, err
 	}
-	metadata, mine, err := s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
+	metadata, _, err := s.access.stampNew(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
 	if err != nil {
 		return nil, err
 	}
@@ -614,9 +601,6 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request, t *db.Threa
 	if t.TTL > 0 {
 		ttl := ttl{minutes: t.TTL, set: true}
 		ttl.apply(made, made.CreatedAt)
-	}
-	if err := within(mine, made.Metadata); err != nil {
-		return nil, err
 	}
 	note(r.Context(), "thread", id)
 	made.Config, made.Error, made.Title = t.Config, t.Error, t.Title

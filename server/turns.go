@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/turn"
@@ -230,14 +229,12 @@ func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 	if run.Error != nil {
 		end.Failure = &turn.Failure{Type: run.Error.Error, Text: run.Error.Message}
 	}
-	snap, _, err := t.runs.states.newest(ctx, run.ThreadID)
-	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) || snap == nil {
-		return end, err
-	}
-	if end.Values, err = wholeMessages(snap.OutputJSON()); err != nil {
+	values, asked, err := t.runs.states.outcome(ctx, run.ThreadID)
+	if err != nil {
 		return nil, err
 	}
-	for _, q := range stateOf(snap, false).Interrupts {
+	end.Values = values
+	for _, q := range asked {
 		end.Questions = append(end.Questions, questionOf(q))
 	}
 	end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0

@@ -176,6 +176,14 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Text }
 
+// Refuse answers with an error in the form of a protocol: of texts, in JSON.
+func Refuse(w http.ResponseWriter, status int, told any) {
+	data, _ := json.Marshal(told) // of texts
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // a client that has gone needs no error
+}
+
 // Stream is an answer of server-sent events.
 type Stream struct {
 	w     http.ResponseWriter

@@ -316,6 +316,15 @@ func (s *access) stamp(ctx context.Context, a *Action, metadata object) (object,
 	return a.Metadata, f, err
 }
 
+// stampNew is stamp for what the user is to see once it is made.
+func (s *access) stampNew(ctx context.Context, a *Action, metadata object) (object, Filter, error) {
+	metadata, f, err := s.stamp(ctx, a, metadata)
+	if err == nil {
+		err = within(f, metadata.raw())
+	}
+	return metadata, f, err
+}
+
 // within reports metadata that a user must not write, since the user would not
 // see them any more.
 func within(f Filter, metadata json.RawMessage) error {
@@ -346,10 +355,7 @@ func (s *access) askPath(r *http.Request, c *caller) error {
 		if err != nil {
 			return err
 		}
-		cron, err := s.db.Cron(ctx, id)
-		if errors.Is(err, db.ErrNotFound) || err == nil && !f.allows(cron.Metadata) {
-			return notFound("Cron not found")
-		}
+		_, err = s.cron(ctx, id, f)
 		return err
 	case r.PathValue("thread") != "":
 		id, err := pathID(r, "thread")
@@ -381,6 +387,15 @@ func (s *access) askPath(r *http.Request, c *caller) error {
 func isNotFound(err error) bool {
 	f, ok := errors.AsType[*fault](err)
 	return ok && f.status == http.StatusNotFound
+}
+
+// cron returns a cron that a filter selects.
+func (s *access) cron(ctx context.Context, id string, f Filter) (*db.Cron, error) {
+	c, err := s.db.Cron(ctx, id)
+	if err == nil && !f.allows(c.Metadata) {
+		err = db.ErrNotFound
+	}
+	return c, missing(err, "Cron not found")
 }
 
 // askThread asks about a thread that a database returned, with an error.

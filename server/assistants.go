@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,18 +78,18 @@ type assistants struct {
 
 func (s *assistants) routes() []route {
 	return []route{
-		{"POST /assistants", "createAssistant", rule{resource: Assistants, verb: Create, how: byHandler}, s.createAssistant},
-		{"POST /assistants/search", "searchAssistants", rule{resource: Assistants, verb: Search, how: byHandler}, s.searchAssistants},
-		{"POST /assistants/count", "countAssistants", rule{resource: Assistants, verb: Search, how: byHandler}, s.countAssistants},
-		{"GET /assistants/{assistant}", "getAssistant", rule{resource: Assistants, verb: Read}, s.getAssistant},
-		{"PATCH /assistants/{assistant}", "patchAssistant", rule{resource: Assistants, verb: Update, how: byHandler}, s.patchAssistant},
-		{"DELETE /assistants/{assistant}", "deleteAssistant", rule{resource: Assistants, verb: Delete}, s.deleteAssistant},
-		{"GET /assistants/{assistant}/graph", "getGraph", rule{resource: Assistants, verb: Read}, s.assistantGraph},
-		{"GET /assistants/{assistant}/schemas", "getSchemas", rule{resource: Assistants, verb: Read}, s.assistantSchemas},
-		{"POST /assistants/{assistant}/versions", "listVersions", rule{resource: Assistants, verb: Read}, s.assistantVersions},
-		{"POST /assistants/{assistant}/latest", "setLatest", rule{resource: Assistants, verb: Update}, s.assistantLatest},
-		{"GET /assistants/{assistant}/subgraphs", "getSubgraphs", rule{resource: Assistants, verb: Read}, s.assistantSubgraphs},
-		{"GET /assistants/{assistant}/subgraphs/{namespace}", "getSubgraph", rule{resource: Assistants, verb: Read}, s.assistantSubgraphs},
+		{"POST /assistants", "createAssistant", rule{resource: Assistants, verb: Create, how: byHandler}, given(s.createAssistant)},
+		{"POST /assistants/search", "searchAssistants", rule{resource: Assistants, verb: Search, how: byHandler}, listing(s.findAssistants)},
+		{"POST /assistants/count", "countAssistants", rule{resource: Assistants, verb: Search, how: byHandler}, counting(s.findAssistants)},
+		{"GET /assistants/{assistant}", "getAssistant", rule{resource: Assistants, verb: Read}, s.onAssistant(s.getAssistant)},
+		{"PATCH /assistants/{assistant}", "patchAssistant", rule{resource: Assistants, verb: Update, how: byHandler}, given(s.patchAssistant)},
+		{"DELETE /assistants/{assistant}", "deleteAssistant", rule{resource: Assistants, verb: Delete}, s.onAssistant(s.deleteAssistant)},
+		{"GET /assistants/{assistant}/graph", "getGraph", rule{resource: Assistants, verb: Read}, s.onAssistant(s.assistantGraph)},
+		{"GET /assistants/{assistant}/schemas", "getSchemas", rule{resource: Assistants, verb: Read}, s.onAssistant(s.assistantSchemas)},
+		{"POST /assistants/{assistant}/versions", "listVersions", rule{resource: Assistants, verb: Read}, given(s.assistantVersions)},
+		{"POST /assistants/{assistant}/latest", "setLatest", rule{resource: Assistants, verb: Update}, given(s.assistantLatest)},
+		{"GET /assistants/{assistant}/subgraphs", "getSubgraphs", rule{resource: Assistants, verb: Read}, s.onAssistant(s.assistantSubgraphs)},
+		{"GET /assistants/{assistant}/subgraphs/{namespace}", "getSubgraph", rule{resource: Assistants, verb: Read}, s.onAssistant(s.assistantSubgraphs)},
 	}
 }
 
@@ -140,11 +141,8 @@ func (s *base) findAssistant(ctx context.Context, id string) (*db.Assistant, *se
 		return nil, nil, notFound(noAssistant)
 	}
 	a, err := s.db.Assistant(ctx, id)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, nil, notFound(noAssistant)
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, missing(err, noAssistant)
 	}
 	g := s.graphs[a.GraphID]
 	if g == nil {
@@ -164,42 +162,26 @@ type assistantBody struct {
 	Description *string `json:"description"`
 }
 
-func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request) error {
-	var b assistantBody
-	if err := read(r, &b); err != nil {
-		return err
-	}
+func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request, b *assistantBody) (any, error) {
 	if b.GraphID == nil {
-		return invalid("graph_id is required")
+		return nil, invalid("graph_id is required")
 	}
 	if s.graphs[*b.GraphID] == nil {
-		return notFound("Graph %q not found: there are %s", *b.GraphID, strings.Join(s.names, ", "))
+		return nil, notFound("Graph %q not found: there are %s", *b.GraphID, strings.Join(s.names, ", "))
 	}
-	id := uuid.NewString()
-	if b.AssistantID != "" {
-		var err error
-		if id, err = checkID("assistant", b.AssistantID); err != nil {
-			return err
-		}
+	id, err := checkID("assistant", cmp.Or(b.AssistantID, uuid.NewString()))
+	if err != nil {
+		return nil, err
 	}
-	switch b.IfExists {
-	case "", "raise", "do_nothing":
-	default:
-		return invalid("if_exists must be raise or do_nothing")
-	}
-	err := s.checkAssistant(&b)
-	if err == nil {
+	if err = errors.Join(oneOf("if_exists", b.IfExists, "raise", "do_nothing"), s.checkAssistant(b)); err == nil {
 		err = b.fits(w, r, s.graphs[*b.GraphID])
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
-		return err
-	}
-	if err := within(mine, b.Metadata.raw()); err != nil {
-		return err
+	if b.Metadata, mine, err = s.access.stampNew(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
+		return nil, err
 	}
 	at := now()
 	a := &db.Assistant{
@@ -212,17 +194,17 @@ func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request) err
 	err = s.db.PutAssistant(r.Context(), a)
 	if errors.Is(err, db.ErrExists) {
 		if b.IfExists != "do_nothing" {
-			return conflict("Assistant already exists")
+			return nil, conflict("Assistant already exists")
 		}
 		if a, err = s.db.Assistant(r.Context(), id); err == nil && !seesAssistant(mine, Read, a) {
-			return conflict("Assistant already exists")
+			return nil, conflict("Assistant already exists")
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	note(r.Context(), "assistant", a.ID)
-	return write(w, s.assistantView(a))
+	return s.assistantView(a), nil
 }
 
 // checkAssistant reports what is wrong with what a client says of an assistant.
@@ -288,50 +270,34 @@ func (s *assistants) assistantView(a *db.Assistant) assistantShown {
 	return shown
 }
 
-func (s *assistants) assistantViews(found []*db.Assistant) []assistantShown {
-	out := make([]assistantShown, len(found))
-	for i, a := range found {
-		out[i] = s.assistantView(a)
-	}
-	return out
-}
-
-func (s *assistants) getAssistant(w http.ResponseWriter, r *http.Request) error {
-	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
-	if err != nil {
-		return err
-	}
-	return write(w, s.assistantView(a))
+func (s *assistants) getAssistant(w http.ResponseWriter, r *http.Request, a *db.Assistant, _ *served) (any, error) {
+	return s.assistantView(a), nil
 }
 
 // Every patch, even an empty one, makes a version.
-func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request) error {
-	var b assistantBody
-	if err := read(r, &b); err != nil {
-		return err
-	}
+func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request, b *assistantBody) (any, error) {
 	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.checkAssistant(&b); err != nil {
-		return err
+	if err := s.checkAssistant(b); err != nil {
+		return nil, err
 	}
 	var mine Filter
 	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Assistants, Verb: Update, ID: a.ID}, b.Metadata); err != nil {
-		return err
+		return nil, err
 	}
 	if !seesAssistant(mine, Update, a) {
-		return notFound(noAssistant)
+		return nil, notFound(noAssistant)
 	}
 	if b.GraphID != nil {
 		if s.graphs[*b.GraphID] == nil {
-			return notFound("Graph %q not found", *b.GraphID)
+			return nil, notFound("Graph %q not found", *b.GraphID)
 		}
 		a.GraphID = *b.GraphID
 	}
 	if err := b.fits(w, r, s.graphs[a.GraphID]); err != nil {
-		return err
+		return nil, err
 	}
 	if b.Config != nil {
 		a.Config = b.Config.raw()
@@ -343,7 +309,7 @@ func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request) erro
 		merged := objectOf(a.Metadata).with(b.Metadata)
 		a.Metadata = merged.raw()
 		if err := errors.Join(s.checkMetadata(merged), within(mine, a.Metadata)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if b.Name != nil {
@@ -356,124 +322,80 @@ func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request) erro
 	for {
 		newest, err := s.db.NewestVersion(r.Context(), a.ID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		a.Version = newest + 1
-		err = s.db.PutAssistant(r.Context(), a)
-		if errors.Is(err, db.ErrExists) {
-			continue // somebody patched it just now
+		if err = s.db.PutAssistant(r.Context(), a); !errors.Is(err, db.ErrExists) { // or else somebody patched it just now
+			return s.assistantView(a), err
 		}
-		if err != nil {
-			return err
-		}
-		return write(w, s.assistantView(a))
 	}
 }
 
-func (s *assistants) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
-	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
-	if err != nil {
-		return err
-	}
+func (s *assistants) deleteAssistant(w http.ResponseWriter, r *http.Request, a *db.Assistant, _ *served) (any, error) {
 	threads, err := flag(r, "delete_threads")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range s.names {
 		if a.ID == assistantOfGraph(name) {
-			return conflict("Assistant %s belongs to graph %q: it is there as long as the graph is", a.ID, name)
+			return nil, conflict("Assistant %s belongs to graph %q: it is there as long as the graph is", a.ID, name)
 		}
 	}
 	runs, err := s.db.RunsOfAssistant(r.Context(), a.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, run := range runs {
 		if err := s.dispatcher.remove(r.Context(), run); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if threads {
 		found, _, err := s.db.Threads(r.Context(), db.ThreadFilter{Assistant: a.ID}, "created", db.Page{Limit: 1 << 30}, nil)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, t := range found {
 			if !mine.allows(t.Metadata) {
 				continue
 			}
-			if err := s.threads.removeThread(r.Context(), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-				return err
+			if err := unlessGone(s.threads.removeThread(r.Context(), t.ID)); err != nil {
+				return nil, err
 			}
 		}
 	}
-	if err := s.db.DeleteAssistant(r.Context(), a.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-		return err
-	}
-	return write(w, []string{a.ID})
+	return []string{a.ID}, unlessGone(s.db.DeleteAssistant(r.Context(), a.ID))
 }
 
 type assistantSearch struct {
-	paging
-	GraphID  string   `json:"graph_id"`
-	Name     string   `json:"name"`
-	Metadata object   `json:"metadata"`
-	Select   []string `json:"select"`
+	searching
+	GraphID string `json:"graph_id"`
+	Name    string `json:"name"`
 }
 
-func (s *assistants) findAssistants(r *http.Request) (q assistantSearch, p db.Page, found []*db.Assistant, total int, err error) {
-	if err := read(r, &q); err != nil {
-		return q, p, nil, 0, err
-	}
-	if p, err = q.page(10); err != nil {
-		return q, p, nil, 0, err
-	}
-	by, err := sorting(q.SortBy, "assistant_id", "graph_id", "name", "created_at", "updated_at")
-	if err != nil {
-		return q, p, nil, 0, err
-	}
-	if err := checkSelect(q.Select, assistantMembers); err != nil {
-		return q, p, nil, 0, err
-	}
-	if err := errors.Join(s.checkFilter("metadata", q.Metadata), checkName("graph_id", q.GraphID)); err != nil {
-		return q, p, nil, 0, err
+func (s *assistants) findAssistants(r *http.Request, q *assistantSearch) (*found, error) {
+	p, by, err := s.checkSearch(&q.searching, assistantMembers, "assistant_id", "graph_id", "name", "created_at", "updated_at")
+	if err = errors.Join(err, checkName("graph_id", q.GraphID)); err != nil {
+		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Assistants, Verb: Search})
 	if err != nil {
-		return q, p, nil, 0, err
+		return nil, err
 	}
-	b, done := s.budget(r)
-	defer done()
+	b := s.budget(r)
 	match, name := matching(q.Metadata, b), strings.ToLower(q.Name)
 	as := Search
 	if textOf(q.Metadata[createdBy]) == system { // who asks for the graphs' own sees them
 		as = Read
 	}
-	found, total, err = s.db.Assistants(b.ctx, q.GraphID, by, p, func(a *db.Assistant) bool {
+	list, total, err := s.db.Assistants(b.ctx, q.GraphID, by, p, func(a *db.Assistant) bool {
 		return s.graphs[a.GraphID] != nil && seesAssistant(mine, as, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
 	})
-	return q, p, found, total, b.or(err)
-}
-
-func (s *assistants) searchAssistants(w http.ResponseWriter, r *http.Request) error {
-	q, p, found, total, err := s.findAssistants(r)
-	if err != nil {
-		return err
-	}
-	pages(w, p, len(found), total)
-	return writeSelected(w, s.assistantViews(found), q.Select)
-}
-
-func (s *assistants) countAssistants(w http.ResponseWriter, r *http.Request) error {
-	_, _, _, total, err := s.findAssistants(r)
-	if err != nil {
-		return err
-	}
-	return write(w, total)
+	return &found{p, len(list), total, func() (any, error) { return selected(views(list, s.assistantView), q.Select) }}, b.or(err)
 }
 
 // jsonNames returns the names of what T has in JSON.
@@ -506,17 +428,17 @@ var (
 	cronMembers      = append(slices.DeleteFunc(jsonNames[db.Cron](), func(m string) bool { return m == "user" }), "now")
 )
 
-// writeSelected answers with a list of objects, of which only some members are
-// shown; none means all.
-func writeSelected[T any](w http.ResponseWriter, list []T, members []string) error {
+// selected returns a list of objects of which only some members are shown; none means
+// all.
+func selected[T any](list []T, members []string) (any, error) {
 	if len(members) == 0 {
-		return write(w, list)
+		return list, nil
 	}
 	out := make([]object, len(list))
 	for i, v := range list {
 		data, err := json.Marshal(v)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		whole := objectOf(data)
 		out[i] = object{}
@@ -528,61 +450,46 @@ func writeSelected[T any](w http.ResponseWriter, list []T, members []string) err
 			out[i][m] = value
 		}
 	}
-	return write(w, out)
+	return out, nil
 }
 
-func (s *assistants) assistantVersions(w http.ResponseWriter, r *http.Request) error {
-	var q struct {
-		paging
-		Metadata object `json:"metadata"`
-	}
-	if err := read(r, &q); err != nil {
-		return err
-	}
+type versionSearch struct {
+	paging
+	Metadata object `json:"metadata"`
+}
+
+func (s *assistants) assistantVersions(w http.ResponseWriter, r *http.Request, q *versionSearch) (any, error) {
 	p, err := q.page(10)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b, done := s.budget(r)
-	defer done()
+	b := s.budget(r)
 	match := matching(q.Metadata, b)
-	found, err := s.db.Versions(b.ctx, a.ID, p, func(a *db.Assistant) bool { return match(a.Metadata) })
-	if err = b.or(err); err != nil {
-		return err
-	}
-	return write(w, s.assistantViews(found))
+	list, err := s.db.Versions(b.ctx, a.ID, p, func(a *db.Assistant) bool { return match(a.Metadata) })
+	return views(list, s.assistantView), b.or(err)
 }
 
-func (s *assistants) assistantLatest(w http.ResponseWriter, r *http.Request) error {
-	var q struct {
-		Version int64 `json:"version"`
-	}
-	if err := read(r, &q); err != nil {
-		return err
-	}
+type latestBody struct {
+	Version int64 `json:"version"`
+}
+
+func (s *assistants) assistantLatest(w http.ResponseWriter, r *http.Request, q *latestBody) (any, error) {
 	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a, err = s.db.SetLatest(r.Context(), a.ID, q.Version, now())
-	if errors.Is(err, db.ErrNotFound) {
-		return notFound("Assistant version not found")
+	if a, err = s.db.SetLatest(r.Context(), a.ID, q.Version, now()); err != nil {
+		return nil, missing(err, "Assistant version not found")
 	}
-	if err != nil {
-		return err
-	}
-	return write(w, s.assistantView(a))
+	return s.assistantView(a), nil
 }
 
-func (s *assistants) assistantGraph(w http.ResponseWriter, r *http.Request) error {
-	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
-	if err != nil {
-		return err
-	}
+func (s *assistants) assistantGraph(w http.ResponseWriter, r *http.Request, _ *db.Assistant, g *served) (any, error) {
+	var err error
 	depth := 0
 	switch v := r.URL.Query().Get("xray"); v {
 	case "", "false", "0":
@@ -590,7 +497,7 @@ func (s *assistants) assistantGraph(w http.ResponseWriter, r *http.Request) erro
 		depth = 1 << 10
 	default:
 		if depth, err = strconv.Atoi(v); err != nil || depth < 0 {
-			return invalid("xray must be true, false or a number of levels, not %.80q", v)
+			return nil, invalid("xray must be true, false or a number of levels, not %.80q", v)
 		}
 	}
 	query := r.URL.Query()
@@ -598,16 +505,12 @@ func (s *assistants) assistantGraph(w http.ResponseWriter, r *http.Request) erro
 	if query.Has("open") {
 		open := []string{}
 		if json.Unmarshal([]byte(query.Get("open")), &open) != nil {
-			return invalid("open must be a list of the paths of subgraphs, such as [\"a\",\"a|b\"]")
+			return nil, invalid("open must be a list of the paths of subgraphs, such as [\"a\",\"a|b\"]")
 		}
 		d = g.Drawing(1 << 10)
 		closeAllBut(d, open, "")
 	}
-	out, err := laidOut(r, d)
-	if err != nil {
-		return err
-	}
-	return write(w, out)
+	return laidOut(r, d)
 }
 
 // closeAllBut closes the subgraphs of a drawing, those aside whose paths, as
@@ -731,17 +634,13 @@ func (out *drawn) add(d *draw.Graph, prefix string) ends {
 	return whole
 }
 
-func (s *assistants) assistantSchemas(w http.ResponseWriter, r *http.Request) error {
-	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
-	if err != nil {
-		return err
-	}
+func (s *assistants) assistantSchemas(w http.ResponseWriter, r *http.Request, _ *db.Assistant, g *served) (any, error) {
 	schemas, err := schemasOf(g)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	schemas["graph_id"] = jsonText(g.name)
-	return write(w, schemas)
+	return schemas, nil
 }
 
 // schemer is a graph that describes itself.
@@ -781,14 +680,10 @@ func draft07(schema json.RawMessage) json.RawMessage {
 }
 
 // assistantSubgraphs lists the subgraphs of a graph, by their path.
-func (s *assistants) assistantSubgraphs(w http.ResponseWriter, r *http.Request) error {
-	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
-	if err != nil {
-		return err
-	}
+func (s *assistants) assistantSubgraphs(w http.ResponseWriter, r *http.Request, _ *db.Assistant, g *served) (any, error) {
 	recurse, err := flag(r, "recurse")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	depth := 1
 	if recurse {
@@ -824,7 +719,7 @@ func (s *assistants) assistantSubgraphs(w http.ResponseWriter, r *http.Request) 
 		return nil
 	}
 	if err := list(g.Drawing(depth), nil); err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, out)
+	return out, nil
 }

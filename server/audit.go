@@ -67,7 +67,7 @@ func (s *access) audited(r *http.Request, c *caller, status int, failed error) {
 			return
 		}
 	}
-	attrs := append(s.who(r, c), slog.Int("status", status))
+	attrs := append(s.who(r, c, c.rule.resource, c.rule.verb), slog.Int("status", status))
 	if why != "" {
 		missed, ok := s.guesses.next()
 		if !ok {
@@ -113,15 +113,7 @@ func (s *access) auditedCommand(r *http.Request, thread string, cmd *v2Command, 
 	if r.Method == http.MethodGet {
 		status = http.StatusSwitchingProtocols
 	}
-	attrs := append(s.who(r, c), slog.String("command", cmd.Method), slog.Int("status", status))
-	for i := range attrs {
-		switch attrs[i].Key {
-		case "resource":
-			attrs[i] = slog.String("resource", string(Runs))
-		case "verb":
-			attrs[i] = slog.String("verb", string(CreateRun))
-		}
-	}
+	attrs := append(s.who(r, c, Runs, CreateRun), slog.String("command", cmd.Method), slog.Int("status", status))
 	if a.Error != "" {
 		attrs = append(attrs, slog.String("error", a.Error))
 	}
@@ -150,14 +142,14 @@ func (s *access) auditedSelf(ctx context.Context, res Resource, v Verb, what str
 	s.audit.LogAttrs(ctx, slog.LevelInfo, "audit", append(attrs, ids...)...)
 }
 
-func (s *access) who(r *http.Request, c *caller) []slog.Attr {
+func (s *access) who(r *http.Request, c *caller, res Resource, v Verb) []slog.Attr {
 	user := ""
 	if c.user != nil {
 		user = c.user.ID
 	}
 	attrs := []slog.Attr{slog.String("user", user), slog.String("from", hostOf(r))}
-	if c.rule.resource != "" {
-		attrs = append(attrs, slog.String("resource", string(c.rule.resource)), slog.String("verb", string(c.rule.verb)))
+	if res != "" {
+		attrs = append(attrs, slog.String("resource", string(res)), slog.String("verb", string(v)))
 	}
 	return append(attrs, slog.String("route", r.Pattern))
 }

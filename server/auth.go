@@ -523,11 +523,7 @@ var (
 // Authenticates reports whether a server with these options asks who sends a
 // request. One that doesn't should listen for its own machine only.
 func Authenticates(opts ...Option) bool {
-	var c config
-	for _, o := range opts {
-		o(&c)
-	}
-	return len(c.authenticators) > 0
+	return len(config{}.with(opts).authenticators) > 0
 }
 
 // looksSecret reports whether a header, by its name in small letters, may hold what

@@ -654,14 +654,9 @@ func (w world) bodies() []string {
 
 // The walk goes over all routes that there are, so that a new one is walked too.
 func TestNobodyReadsOrChangesWhatIsSomebodyElsesByAnyRoute(t *testing.T) {
-	s, err := server.New(t.Context(), server.Graph(booking(t)), server.Dialogue(new(boxOffice).assistant(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := httptest.NewServer(s)
+	s, h, c := begun(t, server.Graph(booking(t)), server.Dialogue(new(boxOffice).assistant(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
 	defer s.Close(context.Background())
 	defer h.Close()
-	c := client{t, h.URL}
 	alice := settle(t, visitor{c, "alice"})
 	alice.json("POST", "/chat", `{"user_id":"u-1","message":"`+secret+`alice"}`)
 	before := alice.all()

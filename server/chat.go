@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,33 +134,26 @@ func orNone(s string) *string {
 }
 
 // chat has the dialogue answer a message.
-func (s *conversations) chat(w http.ResponseWriter, r *http.Request) error {
-	user, m, err := s.chatOf(r)
+func (s *conversations) chat(w http.ResponseWriter, r *http.Request) (any, error) {
+	user, m, run, err := s.say(r, modeCustom)
 	if err != nil {
-		return err
-	}
-	run, err := s.say(r, user, m, modeCustom)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	log, err := s.streamOf(r.Context(), run)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.leave()
-	if log != nil {
-		if err := s.tellTurn(r.Context(), log, nil, func() error { return nil }); err != nil {
-			return err
+	for _, err := range log.events(r.Context(), 0, heartbeat, nil) {
+		if err != nil && !errors.Is(err, errOver) { // of which s.answered says what it means
+			return nil, err // the turn goes on
 		}
 	}
 	reply, err := s.answered(r.Context(), run, log, m.ID)
-	if err != nil {
-		if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", retryAfter)
-		}
-		return err
+	if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
 	}
-	return write(w, replyTo(user, m.ID, reply))
+	return replyTo(user, m.ID, reply), err
 }
 
 // happening is what a client is told of a turn while it is under way.
@@ -175,11 +167,7 @@ type happening struct {
 // events have no names, so that browsers take them for messages; their type says what they
 // are.
 func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error {
-	user, m, err := s.chatOf(r)
-	if err != nil {
-		return err
-	}
-	run, err := s.say(r, user, m, modeTasks)
+	user, m, run, err := s.say(r, modeTasks)
 	if err != nil {
 		return err
 	}
@@ -188,30 +176,25 @@ func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	defer log.leave()
-	turn.Stream(w)
-	out := http.NewResponseController(w)
-	tell := func(v any) error {
-		data, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
-			return err
-		}
-		return out.Flush()
+	out, err := turn.NewStream(w)
+	if err != nil {
+		return err
 	}
+	tell := func(v any) error { return out.Send("", v) }
 	if err := tell(map[string]string{"type": "start", "user_id": user, "message_id": m.ID}); err != nil {
 		return err
 	}
-	if log != nil {
-		err := s.tellTurn(r.Context(), log, tell, func() error {
-			if _, err := w.Write([]byte(": heartbeat\n")); err != nil {
-				return err
+	for ev, err := range log.events(r.Context(), 0, heartbeat, out.Beat) {
+		if errors.Is(err, errOver) {
+			break // s.answered says what that means
+		}
+		if err == nil {
+			if h, ok := s.happened(ev); ok {
+				err = tell(h)
 			}
-			return out.Flush()
-		})
+		}
 		if err != nil {
-			return err
+			return err // the turn goes on
 		}
 	}
 	reply, err := s.answered(r.Context(), run, log, m.ID)
@@ -230,58 +213,24 @@ func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error
 	}{"done", replyTo(user, m.ID, reply)})
 }
 
-// tellTurn waits until a run ends, or goes on elsewhere, and tells what happens in it if
-// somebody wants to know.
-func (s *conversations) tellTurn(ctx context.Context, log *stream, tell func(any) error, beat func() error) error {
-	for from := int64(0); ; {
-		wait, stop := context.WithTimeout(ctx, heartbeat)
-		ev, err := log.read(wait, from)
-		stop()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err() // the turn goes on
-		case errors.Is(err, context.DeadlineExceeded):
-			if err := beat(); err != nil {
-				return err
-			}
-			continue
-		case err != nil:
-			return nil // s.answered says what that means
-		}
-		from = ev.Seq + 1
-		if h, ok := s.happened(ev); ok && tell != nil {
-			if err := tell(h); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 // waitingNode waits for the next message: nothing happens there.
 const waitingNode = "collect_next_slot"
 
 // happened returns what a client is told of an event of a run.
 func (s *conversations) happened(ev *db.FeedEvent) (h happening, ok bool) {
-	name, inside, _ := strings.Cut(ev.Method, "|")
-	if name != modeTasks {
-		return h, false
-	}
-	var t struct {
-		Name     string   `json:"name"`
-		Triggers []string `json:"triggers"` // of one that begins
-		Error    *string  `json:"error"`
-	}
-	if json.Unmarshal(ev.Data, &t) != nil || inside == "" && t.Name == waitingNode {
+	told, _ := turn.Decode(ev.Method, ev.Data) // which the server has written
+	t, ok := told.(*turn.Task)
+	if !ok || len(t.Within) == 0 && t.Node == waitingNode {
 		return h, false
 	}
 	h.Status = "completed"
 	switch {
-	case t.Triggers != nil:
+	case t.Begins:
 		h.Status = "started"
-	case t.Error != nil:
+	case t.Failed:
 		h.Status = "failed"
 	}
-	h.Type, h.Name = s.happens(inside, t.Name)
+	h.Type, h.Name = s.happens(len(t.Within) > 0, t.Node)
 	return h, true
 }
 
@@ -329,17 +278,17 @@ type chatError struct {
 }
 
 // showState shows a conversation, with sensitive values masked.
-func (s *conversations) showState(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showState(w http.ResponseWriter, r *http.Request) (any, error) {
 	user := r.PathValue("user_id")
 	t, err := s.known(r.Context(), Read, user)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d, err := s.talk(r.Context(), t.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, stateFor(user, t, d.Masked(s.dialogue.assistant.Program())))
+	return stateFor(user, t, d.Masked(s.dialogue.assistant.Program())), nil
 }
 
 func stateFor(user string, t *db.Thread, d dialogue.State) chatState {
@@ -364,14 +313,10 @@ func stateFor(user string, t *db.Thread, d dialogue.State) chatState {
 }
 
 // forgetState stops what goes on in a conversation, and removes it.
-func (s *conversations) forgetState(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) forgetState(w http.ResponseWriter, r *http.Request) (any, error) {
 	t, err := s.known(r.Context(), Delete, r.PathValue("user_id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.threads.removeThread(background(r), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent, unlessGone(s.threads.removeThread(background(r), t.ID))
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,19 +67,19 @@ func (s *commands) routes() []route {
 
 // postCommand carries out a command of a request. That it can't be is an answer
 // too, with the status 200.
-func (s *commands) postCommand(w http.ResponseWriter, r *http.Request) error {
+func (s *commands) postCommand(w http.ResponseWriter, r *http.Request) (any, error) {
 	thread, err := pathID(r, "thread")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var c v2Command
 	if err := read(r, &c); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.askCommand(r.Context(), thread); err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, s.carryOut(r, thread, &c, s.obey))
+	return s.carryOut(r, thread, &c, s.obey), nil
 }
 
 // askCommand asks whether a user may send commands to a thread, which need not exist
@@ -166,12 +167,9 @@ type v2RunParams struct {
 // where the run starts.
 func (p *v2RunParams) body() (*runBody, error) {
 	b := &runBody{
-		AssistantID: p.AssistantID, Input: p.Input, Context: p.Context, Metadata: p.Metadata, Strategy: p.Strategy, Webhook: p.Webhook,
+		AssistantID: p.AssistantID, Input: p.Input, Context: p.Context, Metadata: p.Metadata, Strategy: cmp.Or(p.Strategy, p.Camel), Webhook: p.Webhook,
 		Durability: p.Durability, InterruptBefore: p.InterruptBefore, InterruptAfter: p.InterruptAfter,
 		IfNotExists: "create", OnDisconnect: "continue", V2: &v2Run{},
-	}
-	if b.Strategy == "" {
-		b.Strategy = p.Camel
 	}
 	if err := params(p.Config, &b.Config); err != nil {
 		return nil, err
@@ -304,9 +302,7 @@ func (s *commands) v2Respond(r *http.Request, thread string, raw json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	if p.AssistantID == "" {
-		p.AssistantID = textOf(objectOf(t.Metadata)["assistant_id"])
-	}
+	p.AssistantID = cmp.Or(p.AssistantID, textOf(objectOf(t.Metadata)["assistant_id"]))
 	b, err := p.body()
 	if err != nil {
 		return nil, err
@@ -354,9 +350,7 @@ func (s *commands) v2Fork(r *http.Request, thread string, raw json.RawMessage) (
 		}
 		return nil, err
 	}
-	if p.AssistantID == "" {
-		p.AssistantID = textOf(objectOf(t.Metadata)["assistant_id"])
-	}
+	p.AssistantID = cmp.Or(p.AssistantID, textOf(objectOf(t.Metadata)["assistant_id"]))
 	b, err := p.body()
 	if err != nil {
 		return nil, err

@@ -110,52 +110,47 @@ func (s *crons) routes() []route {
 		{"POST /threads/{thread}/runs/crons", "createThreadCron", rule{resource: Crons, verb: Create, how: byHandler}, s.createCron},
 		{"PATCH /runs/crons/{cron}", "patchCron", rule{resource: Crons, verb: Update, how: byHandler}, s.patchCron},
 		{"DELETE /runs/crons/{cron}", "deleteCron", rule{resource: Crons, verb: Delete}, s.deleteCron},
-		{"POST /runs/crons/search", "searchCrons", rule{resource: Crons, verb: Search, how: byHandler}, s.searchCrons},
-		{"POST /runs/crons/count", "countCrons", rule{resource: Crons, verb: Search, how: byHandler}, s.countCrons},
+		{"POST /runs/crons/search", "searchCrons", rule{resource: Crons, verb: Search, how: byHandler}, listing(s.findCrons)},
+		{"POST /runs/crons/count", "countCrons", rule{resource: Crons, verb: Search, how: byHandler}, counting(s.findCrons)},
 	}
 }
 
-func (s *crons) createCron(w http.ResponseWriter, r *http.Request) error {
-	var raw json.RawMessage
-	var b runBody
-	var c cronBody
-	if err := read(r, &raw); err != nil {
-		return err
+// cronOf reads what a client says of a cron and of its runs.
+func cronOf(r *http.Request) (raw json.RawMessage, b *runBody, c cronBody, err error) {
+	raw, b = json.RawMessage("{}"), &runBody{}
+	if err = read(r, &raw); err == nil {
+		err = errors.Join(decode(raw, b), decode(raw, &c))
 	}
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	if err := errors.Join(decode(raw, &b), decode(raw, &c)); err != nil {
-		return err
+	return raw, b, c, err
+}
+
+func (s *crons) createCron(w http.ResponseWriter, r *http.Request) (any, error) {
+	_, b, c, err := cronOf(r)
+	if err != nil {
+		return nil, err
 	}
 	b.own()
 	b.Headers = headersOf(r)
 	if c.Schedule == nil {
-		return invalid("schedule is required")
+		return nil, invalid("schedule is required")
 	}
-	switch c.OnCompleted {
-	case "", "delete", "keep":
-	default:
-		return invalid("on_run_completed must be delete or keep")
+	if err := oneOf("on_run_completed", c.OnCompleted, "delete", "keep"); err != nil {
+		return nil, err
 	}
 	a, g, err := s.assistants.usable(r.Context(), b.AssistantID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.AssistantID = a.ID
 	if err := s.checkMetadata(b.Metadata); err != nil {
-		return err
+		return nil, err
 	}
 	id := uuid.Must(uuid.NewV7()).String()
-	var mine Filter
-	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
-		return err
+	if b.Metadata, _, err = s.access.stampNew(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
+		return nil, err
 	}
-	if err := within(mine, b.Metadata.raw()); err != nil {
-		return err
-	}
-	if err := s.runs.checkRun(&b, g); err != nil {
-		return err
+	if err := s.runs.checkRun(b, g); err != nil {
+		return nil, err
 	}
 	if c.OnCompleted == "" {
 		c.OnCompleted = "delete"
@@ -163,7 +158,7 @@ func (s *crons) createCron(w http.ResponseWriter, r *http.Request) error {
 	b.OnCompletion = c.OnCompleted
 	payload, err := json.Marshal(b)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at := now()
 	made := &db.Cron{
@@ -173,23 +168,23 @@ func (s *crons) createCron(w http.ResponseWriter, r *http.Request) error {
 	if r.PathValue("thread") != "" {
 		t, err := s.threadOf(r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := s.access.askThread(r.Context(), &Action{Resource: Runs, Verb: CreateRun, ID: t.ID}, t, nil); err != nil {
-			return err
+			return nil, err
 		}
 		made.ThreadID = &t.ID
 	}
 	runsFor(r.Context(), made)
 	if err := errors.Join(willFire(made, at), plan(made, at)); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.db.AddCron(r.Context(), made); err != nil {
-		return err
+		return nil, err
 	}
 	s.soon.Store(true)
 	note(r.Context(), "cron", id)
-	return write(w, cronView(made))
+	return cronView(made), nil
 }
 
 // runsFor has the runs of a cron be the work for the user of a request.
@@ -200,43 +195,29 @@ func runsFor(ctx context.Context, c *db.Cron) {
 	}
 }
 
-func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) error {
+func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) (any, error) {
 	id, err := pathID(r, "cron")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var raw json.RawMessage
-	if err := read(r, &raw); err != nil {
-		return err
-	}
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	var c cronBody
-	if err := decode(raw, &c); err != nil {
-		return err
-	}
-	var said runBody
-	if err := decode(raw, &said); err != nil {
-		return err
+	raw, said, c, err := cronOf(r)
+	if err != nil {
+		return nil, err
 	}
 	var mine Filter
 	said.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Crons, Verb: Update, ID: id}, said.Metadata)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// What is looked up is looked up before the cron is locked.
-	known, err := s.db.Cron(r.Context(), id)
-	if errors.Is(err, db.ErrNotFound) || err == nil && !mine.allows(known.Metadata) {
-		return notFound("Cron not found")
-	}
+	known, err := s.access.cron(r.Context(), id, mine)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Its runs are from now on those of who changes it, who must be able to start them.
 	_, g, err := s.assistants.usable(r.Context(), known.AssistantID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if known.ThreadID != nil {
 		a := &Action{Resource: Runs, Verb: CreateRun, ID: *known.ThreadID}
@@ -245,7 +226,7 @@ func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) error {
 			err = s.access.askThread(r.Context(), a, t, err)
 		}
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
-			return err
+			return nil, err
 		}
 	}
 	changed, err := s.db.UpdateCron(r.Context(), id, func(old *db.Cron) error {
@@ -294,14 +275,11 @@ func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) error {
 		}
 		return plan(old, at)
 	})
-	if errors.Is(err, db.ErrNotFound) {
-		return notFound("Cron not found")
-	}
 	if err != nil {
-		return err
+		return nil, missing(err, "Cron not found")
 	}
 	s.soon.Store(true)
-	return write(w, cronView(changed))
+	return cronView(changed), nil
 }
 
 // cronShown is a cron as clients see it.
@@ -319,84 +297,39 @@ func cronView(c *db.Cron) cronShown {
 	return out
 }
 
-func (s *crons) deleteCron(w http.ResponseWriter, r *http.Request) error {
+func (s *crons) deleteCron(w http.ResponseWriter, r *http.Request) (any, error) {
 	id, err := pathID(r, "cron")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = s.db.DeleteCron(r.Context(), id)
-	if errors.Is(err, db.ErrNotFound) {
-		return notFound("Cron not found")
-	}
-	if err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent, missing(s.db.DeleteCron(r.Context(), id), "Cron not found")
 }
 
 type cronSearch struct {
-	paging
-	AssistantID string   `json:"assistant_id"`
-	ThreadID    string   `json:"thread_id"`
-	Enabled     *bool    `json:"enabled"`
-	Metadata    object   `json:"metadata"`
-	Select      []string `json:"select"`
+	searching
+	AssistantID string `json:"assistant_id"`
+	ThreadID    string `json:"thread_id"`
+	Enabled     *bool  `json:"enabled"`
 }
 
-func (s *crons) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*db.Cron, total int, err error) {
-	if err = read(r, &q); err != nil {
-		return
-	}
-	if p, err = q.page(10); err != nil {
-		return
-	}
-	by, err := sorting(q.SortBy, "cron_id", "assistant_id", "thread_id", "created_at", "updated_at", "next_run_date")
-	if err != nil {
-		return
-	}
-	if err = checkSelect(q.Select, cronMembers); err != nil {
-		return
-	}
+func (s *crons) findCrons(r *http.Request, q *cronSearch) (*found, error) {
+	p, by, err := s.checkSearch(&q.searching, cronMembers, "cron_id", "assistant_id", "thread_id", "created_at", "updated_at", "next_run_date")
 	if _, ok := s.graphs[q.AssistantID]; ok {
 		q.AssistantID = assistantOfGraph(q.AssistantID)
 	}
-	err = errors.Join(s.checkFilter("metadata", q.Metadata), checkName("assistant_id", q.AssistantID), checkName("thread_id", q.ThreadID))
-	if err != nil {
-		return q, p, nil, 0, err
+	if err = errors.Join(err, checkName("assistant_id", q.AssistantID), checkName("thread_id", q.ThreadID)); err != nil {
+		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Crons, Verb: Search})
 	if err != nil {
-		return q, p, nil, 0, err
+		return nil, err
 	}
-	b, done := s.budget(r)
-	defer done()
+	b := s.budget(r)
 	match := matching(q.Metadata, b)
-	found, total, err = s.db.Crons(b.ctx, q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
+	list, total, err := s.db.Crons(b.ctx, q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
 		return (q.Enabled == nil || *q.Enabled == c.Enabled) && mine.allows(c.Metadata) && match(c.Metadata)
 	})
-	return q, p, found, total, b.or(err)
-}
-
-func (s *crons) searchCrons(w http.ResponseWriter, r *http.Request) error {
-	q, p, found, total, err := s.findCrons(r)
-	if err != nil {
-		return err
-	}
-	pages(w, p, len(found), total)
-	out := make([]cronShown, len(found))
-	for i, c := range found {
-		out[i] = cronView(c)
-	}
-	return writeSelected(w, out, q.Select)
-}
-
-func (s *crons) countCrons(w http.ResponseWriter, r *http.Request) error {
-	_, _, _, total, err := s.findCrons(r)
-	if err != nil {
-		return err
-	}
-	return write(w, total)
+	return &found{p, len(list), total, func() (any, error) { return selected(views(list, cronView), q.Select) }}, b.or(err)
 }
 
 // startCrons starts the runs of crons that are due. Of several servers that find a

@@ -91,7 +91,7 @@ func (s *conversations) routes() []route {
 	return []route{
 		{"POST /chat", "chat", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, s.chat},
 		{"POST /chat/{user_id}", "chatAs", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, s.chat},
-		{"POST /chat/{user_id}/stream", "streamChat", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, s.streamChat},
+		{"POST /chat/{user_id}/stream", "streamChat", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, itself(s.streamChat)},
 		{"GET /state/{user_id}", "getConversation", rule{resource: Chats, verb: Read, how: byHandler, json: true}, s.showState},
 		{"DELETE /state/{user_id}", "deleteConversation", rule{resource: Chats, verb: Delete, how: byHandler, json: true}, s.forgetState},
 		{"GET /health", "health", rule{how: open, json: true}, s.health},
@@ -100,7 +100,7 @@ func (s *conversations) routes() []route {
 		{"GET /assistants/{assistant}/flows", "listFlows", rule{resource: Assistants, verb: Read}, s.listFlows},
 		{"GET /assistants/{assistant}/flows/{flow}", "drawFlow", rule{resource: Assistants, verb: Read}, s.showFlow},
 		{"GET /threads/{thread}/turns", "listTurns", rule{resource: Threads, verb: Read}, s.showTurns},
-		{"GET /threads/{thread}/test", "exportTest", rule{resource: Threads, verb: Read}, s.showTest},
+		{"GET /threads/{thread}/test", "exportTest", rule{resource: Threads, verb: Read}, itself(s.showTest)},
 	}
 }
 
@@ -129,8 +129,16 @@ func checkUser(id string) error {
 	return nil
 }
 
-// say starts the run of a message to the dialogue.
-func (s *conversations) say(r *http.Request, user string, m dialogue.Message, modes ...string) (*db.Run, error) {
+// say starts the run of what a user says to the dialogue.
+func (s *conversations) say(r *http.Request, modes ...string) (user string, m dialogue.Message, run *db.Run, err error) {
+	if user, m, err = s.chatOf(r); err == nil {
+		run, err = s.runOf(r, user, m, modes)
+	}
+	return user, m, run, err
+}
+
+// runOf starts the run of a message.
+func (s *conversations) runOf(r *http.Request, user string, m dialogue.Message, modes []string) (*db.Run, error) {
 	ctx := r.Context()
 	thread := s.conversation(ctx, user)
 	input, err := json.Marshal(assistant.Input{Message: m})
@@ -182,10 +190,8 @@ func (s *conversations) say(r *http.Request, user string, m dialogue.Message, mo
 		if !errors.Is(err, db.ErrExists) && !isNotFound(err) || wait > time.Second {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return nil, ctx.Err()
-		case <-time.After(wait):
 		}
 	}
 }
@@ -279,8 +285,8 @@ func (s *conversations) failedTurn(ctx context.Context, run *db.Run) error {
 }
 
 // happens says what of a turn begins or ends, by the names that the graph has for it.
-func (s *conversations) happens(inside, name string) (kind, what string) {
-	if inside == "" {
+func (s *conversations) happens(inside bool, name string) (kind, what string) {
+	if !inside {
 		return "node", name
 	}
 	if v, ok := strings.CutPrefix(name, "validate "); ok {
@@ -292,16 +298,16 @@ func (s *conversations) happens(inside, name string) (kind, what string) {
 	return "action", name
 }
 
-func (s *conversations) health(w http.ResponseWriter, r *http.Request) error {
-	return write(w, map[string]string{"status": "healthy", "version": s.version, "timestamp": now().Format("2006-01-02T15:04:05.000Z")})
+func (s *conversations) health(w http.ResponseWriter, r *http.Request) (any, error) {
+	return map[string]string{"status": "healthy", "version": s.version, "timestamp": now().Format("2006-01-02T15:04:05.000Z")}, nil
 }
 
 // startup answers as soon as there is a server to ask.
-func (s *conversations) startup(w http.ResponseWriter, r *http.Request) error {
-	return write(w, map[string]bool{"started": true})
+func (s *conversations) startup(w http.ResponseWriter, r *http.Request) (any, error) {
+	return map[string]bool{"started": true}, nil
 }
 
-func (s *conversations) showVersion(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showVersion(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := s.dialogue.assistant.Program()
-	return write(w, map[string]any{"version": s.version, "assistant": p.Name, "graph": s.dialogue.served.name})
+	return map[string]any{"version": s.version, "assistant": p.Name, "graph": s.dialogue.served.name}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -384,11 +383,8 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	if err == nil && works {
 		return d.cancelElsewhere(ctx, run, why, wait)
 	}
-	if errors.Is(err, db.ErrNotFound) {
-		return nil
-	}
 	if err != nil || !changed {
-		return err
+		return unlessGone(err)
 	}
 	d.metrics.ended(run, db.Interrupted)
 	// It never ran, so that there is nothing to roll back but itself.
@@ -398,7 +394,7 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 		}
 	}
 	if why == stopRollback {
-		if err := d.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+		if err := unlessGone(d.db.DeleteRun(ctx, run.ID)); err != nil {
 			return err
 		}
 	}
@@ -470,10 +466,7 @@ func (d *dispatcher) remove(ctx context.Context, run *db.Run) error {
 			return err
 		}
 	}
-	if err := d.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-		return err
-	}
-	return nil
+	return unlessGone(d.db.DeleteRun(ctx, run.ID))
 }
 
 // drain lets runs finish their superstep and waits for them. When the context
@@ -514,26 +507,13 @@ func (s *states) release(ctx context.Context, thread string) error {
 	if err != nil || open {
 		return err
 	}
-	t, err := s.db.Thread(ctx, thread)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	g := s.graphOf(t)
-	if g == nil {
-		return s.settle(ctx, thread, nil, nil)
-	}
-	snap, err := s.on(g, thread).State(ctx)
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		return s.settle(ctx, thread, nil, nil)
-	}
+	snap, _, err := s.newest(ctx, thread)
+	var failure *db.RunError
 	if _, unfit := misfit(err); unfit {
-		return s.settle(ctx, thread, nil, errorOf(err))
+		failure, err = errorOf(err), nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.settle(ctx, thread, snap, nil)
+	return unlessGone(s.settle(ctx, thread, snap, failure))
 }

@@ -525,11 +525,7 @@ func (x *execution) rollBack() error {
 		}
 	}
 	return x.line.conclude(func(rest []db.FeedEvent) error {
-		err := x.db.DropRun(ctx, run.ID, run.ThreadID, x.instance, db.End{Now: now(), Settle: settledSaying(g, snap, settled(snap, nil)), Events: rest})
-		if errors.Is(err, db.ErrNotFound) {
-			return nil
-		}
-		return err
+		return unlessGone(x.db.DropRun(ctx, run.ID, run.ThreadID, x.instance, db.End{Now: now(), Settle: settledSaying(g, snap, settled(snap, nil)), Events: rest}))
 	})
 }
 

@@ -23,11 +23,7 @@ type feedbackShown struct {
 
 func shownFeedback(f *db.Feedback) feedbackShown { return feedbackShown{f, instant(f.CreatedAt)} }
 
-func (s *threads) giveFeedback(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *threads) giveFeedback(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	var b struct {
 		RunID   string   `json:"run_id"`
 		Key     string   `json:"key"`
@@ -35,24 +31,24 @@ func (s *threads) giveFeedback(w http.ResponseWriter, r *http.Request) error {
 		Comment string   `json:"comment"`
 	}
 	if err := read(r, &b); err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkName("key", b.Key); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case b.Score == nil && b.Comment == "":
-		return invalid("feedback needs a score, a comment or both")
+		return nil, invalid("feedback needs a score, a comment or both")
 	case b.Score != nil && b.Key == "":
-		return invalid("a score needs a key: what is scored, such as correctness")
+		return nil, invalid("a score needs a key: what is scored, such as correctness")
 	case len(b.Comment) > mostComment:
-		return invalid("comment is longer than %d bytes", mostComment)
+		return nil, invalid("comment is longer than %d bytes", mostComment)
 	}
 	f := &db.Feedback{ID: uuid.Must(uuid.NewV7()).String(), ThreadID: t.ID, Key: b.Key, Score: b.Score, Comment: b.Comment, CreatedAt: now()}
 	if b.RunID != "" {
 		id, err := checkID("run", b.RunID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		f.RunID = &id
 	}
@@ -61,62 +57,34 @@ func (s *threads) giveFeedback(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch err := s.db.AddFeedback(r.Context(), f, mostFeedback); {
 	case errors.Is(err, db.ErrFull):
-		return conflict("Thread %s has feedback %d times, which is the most: delete some", t.ID, mostFeedback)
+		return nil, conflict("Thread %s has feedback %d times, which is the most: delete some", t.ID, mostFeedback)
 	case errors.Is(err, db.ErrNotFound) && f.RunID != nil:
-		return notFound("Thread %s has no run with ID %s", t.ID, *f.RunID)
+		return nil, notFound("Thread %s has no run with ID %s", t.ID, *f.RunID)
 	case errors.Is(err, db.ErrNotFound):
-		return notFound("Thread with ID %s not found", t.ID)
+		return nil, notFound("Thread with ID %s not found", t.ID)
 	case err != nil:
-		return err
+		return nil, err
 	}
-	return write(w, shownFeedback(f))
+	return shownFeedback(f), nil
 }
 
-func (s *threads) listFeedback(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
+func (s *threads) listFeedback(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
+	limit, err := number(r, "limit", 100, 1, mostFeedback)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	limit, err := number(r, "limit", 100)
+	run, err := optionalID("run", r.URL.Query().Get("run_id"))
 	if err != nil {
-		return err
-	}
-	if limit < 1 || limit > mostFeedback {
-		return invalid("limit must be from 1 to %d", mostFeedback)
-	}
-	run := r.URL.Query().Get("run_id")
-	if run != "" {
-		if run, err = checkID("run", run); err != nil {
-			return err
-		}
+		return nil, err
 	}
 	found, err := s.db.Feedback(r.Context(), t.ID, run, limit)
-	if err != nil {
-		return err
-	}
-	out := make([]feedbackShown, len(found))
-	for i, f := range found {
-		out[i] = shownFeedback(f)
-	}
-	return write(w, out)
+	return views(found, shownFeedback), err
 }
 
-func (s *threads) deleteFeedback(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *threads) deleteFeedback(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	id, err := pathID(r, "feedback")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = s.db.DeleteFeedback(r.Context(), t.ID, id)
-	if errors.Is(err, db.ErrNotFound) {
-		return notFound("Thread %s has no feedback with ID %s", t.ID, id)
-	}
-	if err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent, missing(s.db.DeleteFeedback(r.Context(), t.ID, id), "Thread %s has no feedback with ID %s", t.ID, id)
 }

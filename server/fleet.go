@@ -39,11 +39,7 @@ func Dispatch(begin func(*fleet.Worker) (fleet.Dispatcher, error)) Option {
 
 // Dispatches reports whether options have runs done by a dispatcher: [Dispatch] is one of them.
 func Dispatches(opts ...Option) bool {
-	var c config
-	for _, o := range opts {
-		o(&c)
-	}
-	return c.dispatch != nil
+	return config{}.with(opts).dispatch != nil
 }
 
 // dispatch has runs done by a dispatcher.

@@ -2,9 +2,9 @@ package server
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
@@ -34,10 +34,10 @@ type shownFlow struct {
 }
 
 // listFlows shows the flows of the dialogue.
-func (s *conversations) listFlows(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) listFlows(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := s.programOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := shownFlows{Name: p.Name, Description: p.Description, Languages: append([]string{p.Languages.Default}, p.Languages.Also...), Flows: []shownFlow{}}
 	for _, name := range p.Order {
@@ -47,16 +47,16 @@ func (s *conversations) listFlows(w http.ResponseWriter, r *http.Request) error 
 	d := diagram.Program(p)
 	closeAllBut(d, nil, "")
 	if out.Graph, err = laidOut(r, d); err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, out)
+	return out, nil
 }
 
 // showFlow draws a flow, also one that is built in, as it is or as it was at a version.
-func (s *conversations) showFlow(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showFlow(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := s.programOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name, version := r.PathValue("flow"), r.URL.Query().Get("version")
 	f, ok := p.Flow(name)
@@ -66,17 +66,13 @@ func (s *conversations) showFlow(w http.ResponseWriter, r *http.Request) error {
 	switch near := spelling.Nearest(name, p.Order); {
 	case ok:
 	case version != "" && p.Flows[name] != nil:
-		return notFound("Flow %q is not known as it was at version %.80q: that program is not served", name, version)
+		return nil, notFound("Flow %q is not known as it was at version %.80q: that program is not served", name, version)
 	case near != "":
-		return notFound("There is no flow %.80q; did you mean %s?", name, near)
+		return nil, notFound("There is no flow %.80q; did you mean %s?", name, near)
 	default:
-		return notFound("There is no flow %.80q", name)
+		return nil, notFound("There is no flow %.80q", name)
 	}
-	out, err := laidOut(r, diagram.Flow(f))
-	if err != nil {
-		return err
-	}
-	return write(w, out)
+	return laidOut(r, diagram.Flow(f))
 }
 
 // programOf returns the program of an assistant of the dialogue's graph.
@@ -136,28 +132,25 @@ type shownTurns struct {
 }
 
 // showTurns says why a conversation went as it did, with sensitive values masked.
-func (s *conversations) showTurns(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showTurns(w http.ResponseWriter, r *http.Request) (any, error) {
 	t, thread, err := s.conversationOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	q := assistant.TurnQuery{Last: usualTurns}
-	for _, p := range []struct {
-		name string
-		to   *int
-		most int
-	}{{"limit", &q.Last, mostTurns}, {"before", &q.Before, 1 << 30}} {
-		if given := r.URL.Query().Get(p.name); given != "" {
-			if *p.to, err = strconv.Atoi(given); err != nil || *p.to < 1 || *p.to > p.most {
-				return invalid("%s must be a number from 1 to %d, not %.80q", p.name, p.most, given)
-			}
-		}
+	last, err := number(r, "limit", usualTurns, 1, mostTurns)
+	if err != nil {
+		return nil, err
 	}
+	before, err := number(r, "before", 0, 1, math.MaxInt32)
+	if err != nil {
+		return nil, err
+	}
+	q := assistant.TurnQuery{Last: last, Before: before}
 	turns, err := assistant.Turns(r.Context(), thread, s.dialogue.assistant.Program(), q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, shownTurns{t.ID, append([]assistant.Turn{}, turns...), len(turns) > 0 && turns[0].Number > 1})
+	return shownTurns{t.ID, append([]assistant.Turn{}, turns...), len(turns) > 0 && turns[0].Number > 1}, nil
 }
 
 // showTest shows a conversation as a test.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,10 +25,10 @@ type followers struct {
 
 func (s *followers) routes() []route {
 	return []route{
-		{"POST /threads/{thread}/stream/events", "streamEvents", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.streamEvents},
-		{"POST /threads/{thread}/stream", "streamThread", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.streamEvents},
-		{"GET /threads/{thread}/stream/events", "openSocket", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.socket},
-		{"GET /threads/{thread}/stream", "joinThread", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.joinThread},
+		{"POST /threads/{thread}/stream/events", "streamEvents", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, itself(s.streamEvents)},
+		{"POST /threads/{thread}/stream", "streamThread", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, itself(s.streamEvents)},
+		{"GET /threads/{thread}/stream/events", "openSocket", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, itself(s.socket)},
+		{"GET /threads/{thread}/stream", "joinThread", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, itself(s.joinThread)},
 	}
 }
 
@@ -69,15 +68,8 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 // slow or may not read any more, the server closes, or the thread is removed, of which
 // last tells.
 func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show func(*db.FeedEvent) []byte) error {
-	turn.Stream(w)
-	out := http.NewResponseController(w)
-	put := func(data []byte) error {
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-		return out.Flush()
-	}
-	if err := put(nil); err != nil {
+	out, err := turn.NewStream(w)
+	if err != nil {
 		return err
 	}
 	began := time.Now()
@@ -86,31 +78,28 @@ func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show 
 		wait, stop := context.WithDeadline(rd.ctx, beat)
 		ev, err := rd.read(wait, from)
 		stop()
-		var data []byte
 		_, refused := errors.AsType[*fault](err)
 		switch {
 		case errors.Is(err, context.Canceled):
 			return nil
 		case errors.Is(err, errRemoved):
-			return put(last)
+			return out.Put(last)
 		case errors.Is(err, errOver), errors.Is(err, errExpired), refused:
 			panic(http.ErrAbortHandler) // clients take an orderly end for the last they hear, and come back after this
 		case errors.Is(err, context.DeadlineExceeded):
-			// A comment with a single line feed: clients take an empty line for the end
-			// of an event.
-			data = []byte(": heartbeat\n")
-		case err != nil:
-			return err
-		default:
+			err = out.Beat()
+		case err == nil:
 			from = ev.Seq + 1
-			if data = show(ev); data == nil {
+			data := show(ev)
+			if data == nil {
 				continue
 			}
 			if ev.Ending && !pause(rd.ctx, settle-time.Since(began)) {
 				return nil
 			}
+			err = out.Put(data)
 		}
-		if err := put(data); err != nil {
+		if err != nil {
 			return err
 		}
 		beat = time.Now().Add(heartbeat)
@@ -163,12 +152,10 @@ func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	from := rd.next()
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < -1 {
-			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
-		}
-		from = rd.since(n)
+	if last, given, err := lastEvent(r); err != nil {
+		return err
+	} else if given {
+		from = rd.since(last)
 	}
 	back := url.URL{Path: "/threads/" + thread + "/stream", RawQuery: r.URL.RawQuery}
 	w.Header().Set("Location", back.String()) // clients that lose the connection come back here

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,6 +40,22 @@ func notFound(format string, args ...any) error {
 	return &fault{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
+// missing is notFound for an error that says that something isn't in the database.
+func missing(err error, format string, args ...any) error {
+	if errors.Is(err, db.ErrNotFound) {
+		return notFound(format, args...)
+	}
+	return err
+}
+
+// unlessGone returns an error, but that something isn't in the database any more.
+func unlessGone(err error) error {
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 func conflict(format string, args ...any) error {
 	return &fault{http.StatusConflict, fmt.Sprintf(format, args...)}
 }
@@ -58,7 +75,65 @@ type route struct {
 	pattern   string // of http.ServeMux
 	operation string // by which package openapi describes it
 	rule      rule
-	answer    func(http.ResponseWriter, *http.Request) error
+	answer    handler
+}
+
+// handler returns the answer to a request: what is written as JSON, a bare status, or nil if it
+// has written the answer itself.
+type handler func(http.ResponseWriter, *http.Request) (any, error)
+
+// bare is an answer without a body.
+type bare int
+
+const noContent bare = http.StatusNoContent
+
+// itself is a handler that writes the answer itself.
+func itself(f func(http.ResponseWriter, *http.Request) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) { return nil, f(w, r) }
+}
+
+// given is a handler of a request with a body.
+func given[B any](f func(http.ResponseWriter, *http.Request, *B) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		b := new(B)
+		if err := read(r, b); err != nil {
+			return nil, err
+		}
+		return f(w, r, b)
+	}
+}
+
+// onThread is a handler for the thread in the path.
+func (s *base) onThread(f func(http.ResponseWriter, *http.Request, *db.Thread) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		t, err := s.threadOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return f(w, r, t)
+	}
+}
+
+// onRun is a handler for the run in the path.
+func (s *base) onRun(f func(http.ResponseWriter, *http.Request, *db.Run) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		run, err := s.findRun(r)
+		if err != nil {
+			return nil, err
+		}
+		return f(w, r, run)
+	}
+}
+
+// onAssistant is a handler for the assistant in the path.
+func (s *base) onAssistant(f func(http.ResponseWriter, *http.Request, *db.Assistant, *served) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		a, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
+		if err != nil {
+			return nil, err
+		}
+		return f(w, r, a, g)
+	}
 }
 
 // describe describes routes in OpenAPI.
@@ -93,7 +168,7 @@ func (s *gate) handle(of route) http.Handler {
 		began := &beginning{ResponseWriter: w, may: &c.asked}
 		defer s.end(r, c, began, leave, &err) // apart, as in guarded
 		if err == nil {
-			err = of.answer(began, r)
+			err = reply(began, r, of.answer)
 		}
 	})
 }
@@ -257,27 +332,17 @@ func (s *base) explain(r *http.Request, err error) *fault {
 		return &fault{http.StatusConflict, "Thread is busy"}
 	case errors.Is(err, checkpoint.ErrNotFound), errors.Is(err, db.ErrNotFound):
 		return &fault{http.StatusNotFound, "not found"}
+	case errors.Is(err, graph.ErrNothingToResume):
+		return &fault{http.StatusUnprocessableEntity, err.Error()}
 	}
 	if text, ok := misfit(err); ok {
 		return &fault{http.StatusConflict, text}
 	}
-	if text, ok := usersMistake(err); ok {
-		return &fault{http.StatusUnprocessableEntity, text}
+	if e, ok := errors.AsType[*graph.AnswerError](err); ok {
+		return &fault{http.StatusUnprocessableEntity, e.Error()}
 	}
 	s.log.LogAttrs(r.Context(), slog.LevelError, "server: request failed", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
 	return &fault{http.StatusInternalServerError, "internal error"}
-}
-
-// usersMistake returns what to say about an error of the engine that whoever
-// asked can mend.
-func usersMistake(err error) (string, bool) {
-	if e, ok := errors.AsType[*graph.AnswerError](err); ok {
-		return e.Error(), true
-	}
-	if errors.Is(err, graph.ErrNothingToResume) {
-		return err.Error(), true
-	}
-	return "", false
 }
 
 // read decodes a request's body; an empty one leaves v as it is.
@@ -313,6 +378,19 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
+// reply answers with what a handler returns.
+func reply(w http.ResponseWriter, r *http.Request, answer handler) error {
+	v, err := answer(w, r)
+	if err != nil || v == nil {
+		return err
+	}
+	if status, ok := v.(bare); ok {
+		w.WriteHeader(int(status))
+		return nil
+	}
+	return write(w, v)
+}
+
 // write answers with JSON.
 func write(w http.ResponseWriter, v any) error {
 	data, err := json.Marshal(v)
@@ -324,12 +402,65 @@ func write(w http.ResponseWriter, v any) error {
 	return err
 }
 
-// pages writes the headers of a list that is shown in pages.
-func pages(w http.ResponseWriter, p db.Page, shown, total int) {
-	w.Header().Set("X-Pagination-Total", strconv.Itoa(total))
-	if next := p.Offset + shown; next > 0 && next < total {
-		w.Header().Set("X-Pagination-Next", strconv.Itoa(next))
+// views shows each of a list.
+func views[T, V any](list []T, view func(T) V) []V {
+	out := make([]V, len(list))
+	for i, one := range list {
+		out[i] = view(one)
 	}
+	return out
+}
+
+// found is what a search has found.
+type found struct {
+	db.Page
+	shown, total int
+	list         func() (any, error) // as clients see it
+}
+
+// listing is a handler of a search, which shows a page of what is found.
+func listing[Q any](find func(*http.Request, *Q) (*found, error)) handler {
+	return given(func(w http.ResponseWriter, r *http.Request, q *Q) (any, error) {
+		f, err := find(r, q)
+		if err != nil {
+			return nil, err
+		}
+		list, err := f.list()
+		if err != nil {
+			return nil, err
+		}
+		w.Header().Set("X-Pagination-Total", strconv.Itoa(f.total))
+		if next := f.Offset + f.shown; next > 0 && next < f.total {
+			w.Header().Set("X-Pagination-Next", strconv.Itoa(next))
+		}
+		return list, nil
+	})
+}
+
+// counting is listing for the number of what is found.
+func counting[Q any](find func(*http.Request, *Q) (*found, error)) handler {
+	return given(func(_ http.ResponseWriter, r *http.Request, q *Q) (any, error) {
+		f, err := find(r, q)
+		if err != nil {
+			return nil, err
+		}
+		return f.total, nil
+	})
+}
+
+// searching is the part that all searches have whose pages are numbered.
+type searching struct {
+	paging
+	Metadata object   `json:"metadata"`
+	Select   []string `json:"select"`
+}
+
+// checkSearch returns the page that a search asks for, and by which column it is sorted: one of
+// those that clients know by some names.
+func (s *base) checkSearch(q *searching, members []string, names ...string) (db.Page, string, error) {
+	p, err := q.page(10)
+	by, unsorted := sorting(q.SortBy, names...)
+	return p, by, errors.Join(err, unsorted, checkSelect(q.Select, members), s.checkFilter("metadata", q.Metadata))
 }
 
 // paging is the part of a search that selects a page.
@@ -352,25 +483,15 @@ func (p paging) page(limit int) (db.Page, error) {
 	if p.Offset < 0 {
 		return db.Page{}, invalid("offset must not be negative")
 	}
-	switch p.SortOrder {
-	case "", "asc", "desc":
-	default:
-		return db.Page{}, invalid("sort_order must be asc or desc")
-	}
-	return db.Page{Limit: limit, Offset: p.Offset, Ascending: p.SortOrder == "asc"}, nil
+	return db.Page{Limit: limit, Offset: p.Offset, Ascending: p.SortOrder == "asc"}, oneOf("sort_order", p.SortOrder, "asc", "desc")
 }
 
 // sorting maps names of clients to those of columns.
 func sorting(by string, names ...string) (string, error) {
-	for _, n := range names {
-		if by == n {
-			return strings.TrimSuffix(n, "_at"), nil
-		}
-	}
 	if by == "" {
 		return "created", nil
 	}
-	return "", invalid("sort_by must be one of %s", strings.Join(names, ", "))
+	return strings.TrimSuffix(by, "_at"), oneOf("sort_by", by, names...)
 }
 
 // pathID returns the ID of a thread, run, … in the path, which must be a UUID.
@@ -382,6 +503,35 @@ func checkID(name, id string) (string, error) {
 		return "", invalid("Invalid %s ID: %.80q is not a UUID", name, id)
 	}
 	return u.String(), nil
+}
+
+// optionalID is checkID for an ID that may be left out.
+func optionalID(name, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	return checkID(name, id)
+}
+
+// lastEvent reads the ID of the last event that a client has read: -1 is that it wants all.
+func lastEvent(r *http.Request) (id int64, given bool, err error) {
+	last := r.Header.Get("Last-Event-ID")
+	if last == "" {
+		return 0, false, nil
+	}
+	if id, err = strconv.ParseInt(last, 10, 64); err != nil || id < -1 {
+		return 0, true, invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
+	}
+	return id, true, nil
+}
+
+// oneOf refuses what is none of some values; it may be left out.
+func oneOf(name, value string, values ...string) error {
+	if value == "" || slices.Contains(values, value) {
+		return nil
+	}
+	last := len(values) - 1
+	return invalid("%s must be %s or %s, not %.80q", name, strings.Join(values[:last], ", "), values[last], value)
 }
 
 // flag reads a boolean parameter of a query, in any of the spellings of clients.
@@ -396,14 +546,15 @@ func flag(r *http.Request, name string) (bool, error) {
 	}
 }
 
-func number(r *http.Request, name string, otherwise int) (int, error) {
+// number reads a parameter of a query that is a number between two.
+func number(r *http.Request, name string, otherwise, least, most int) (int, error) {
 	v := r.URL.Query().Get(name)
 	if v == "" {
 		return otherwise, nil
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 {
-		return 0, invalid("%s must be a number, not %.80q", name, v)
+	if err != nil || n < least || n > most {
+		return 0, invalid("%s must be a number from %d to %d, not %.80q", name, least, most, v)
 	}
 	return n, nil
 }

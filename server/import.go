@@ -19,15 +19,15 @@ const mostImported = 20_000
 
 // importThread makes a thread of a recording, under an ID of its own. It is of the graph that
 // was recorded if that is served, of the one that the client names, or of none.
-func (s *threads) importThread(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) importThread(w http.ResponseWriter, r *http.Request) (any, error) {
 	ctx := r.Context()
 	name := r.URL.Query().Get("graph_id")
 	if name != "" && s.graphs[name] == nil {
-		return notFound("Graph %q not found", name)
+		return nil, notFound("Graph %q not found", name)
 	}
 	rec, err := readRecording(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if name == "" {
 		name = s.servedAs(rec.Header.Graph)
@@ -39,17 +39,17 @@ func (s *threads) importThread(w http.ResponseWriter, r *http.Request) error {
 	id := uuid.Must(uuid.NewV7()).String()
 	metadata, mine, err := s.access.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: id}, metadata)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	edits, err := s.access.ask(ctx, &Action{Resource: Threads, Verb: Update, ID: id}) // of the state
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := errors.Join(within(mine, metadata.raw()), within(edits, metadata.raw())); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.detach(ctx, rec); err != nil {
-		return err
+		return nil, err
 	}
 	t := s.newThread(id, metadata, false)
 	note(ctx, "thread", id)
@@ -62,13 +62,9 @@ func (s *threads) importThread(w http.ResponseWriter, r *http.Request) error {
 		if derr := s.store.Delete(background(r), checkpoint.ThreadID(id)); !errors.Is(derr, checkpoint.ErrNotFound) {
 			err = errors.Join(err, derr)
 		}
-		return err
+		return nil, err
 	}
-	v, err := s.view(ctx, t, true)
-	if err != nil {
-		return err
-	}
-	return write(w, v)
+	return s.view(ctx, t, true)
 }
 
 // readRecording reads a recording that a client sends.

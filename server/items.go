@@ -59,32 +59,30 @@ type items struct {
 
 func (s *items) routes() []route {
 	return []route{
-		{"PUT /store/items", "putItem", rule{resource: Store, verb: Update, how: byHandler}, s.putItem},
+		{"PUT /store/items", "putItem", rule{resource: Store, verb: Update, how: byHandler}, given(s.putItem)},
 		{"GET /store/items", "getItem", rule{resource: Store, verb: Read, how: byHandler}, s.getItem},
-		{"DELETE /store/items", "deleteItem", rule{resource: Store, verb: Delete, how: byHandler}, s.deleteItem},
-		{"POST /store/items/search", "searchItems", rule{resource: Store, verb: Search, how: byHandler}, s.searchItems},
-		{"POST /store/namespaces", "listNamespaces", rule{resource: Store, verb: Search, how: byHandler}, s.listNamespaces},
+		{"DELETE /store/items", "deleteItem", rule{resource: Store, verb: Delete, how: byHandler}, given(s.deleteItem)},
+		{"POST /store/items/search", "searchItems", rule{resource: Store, verb: Search, how: byHandler}, given(s.searchItems)},
+		{"POST /store/namespaces", "listNamespaces", rule{resource: Store, verb: Search, how: byHandler}, given(s.listNamespaces)},
 	}
 }
 
-func (s *items) putItem(w http.ResponseWriter, r *http.Request) error {
-	var b struct {
-		Namespace []string        `json:"namespace"`
-		Key       string          `json:"key"`
-		Value     json.RawMessage `json:"value"`
-		Index     json.RawMessage `json:"index"`
-		TTL       *float64        `json:"ttl"` // minutes
-	}
-	if err := read(r, &b); err != nil {
-		return err
-	}
+type itemBody struct {
+	Namespace []string        `json:"namespace"`
+	Key       string          `json:"key"`
+	Value     json.RawMessage `json:"value"`
+	Index     json.RawMessage `json:"index"`
+	TTL       *float64        `json:"ttl"` // minutes
+}
+
+func (s *items) putItem(w http.ResponseWriter, r *http.Request, b *itemBody) (any, error) {
 	if len(b.Namespace) == 0 {
-		return malformed("namespace must have at least one label")
+		return nil, malformed("namespace must have at least one label")
 	}
 	var o memory.PutOptions
 	if b.TTL != nil {
 		if *b.TTL <= 0 || *b.TTL > 1e8 {
-			return invalid("ttl must be a positive number of minutes")
+			return nil, invalid("ttl must be a positive number of minutes")
 		}
 		o.TTL = time.Duration(*b.TTL * float64(time.Minute))
 	}
@@ -94,121 +92,110 @@ func (s *items) putItem(w http.ResponseWriter, r *http.Request) error {
 		o.NoIndex = true
 	default:
 		if err := decode(b.Index, &o.Fields); err != nil {
-			return invalid("index must be false or a list of fields")
+			return nil, invalid("index must be false or a list of fields")
 		}
 	}
 	if err := memory.CheckNamespace(b.Namespace); err != nil {
-		return memoryError(err)
+		return nil, memoryError(err)
 	}
 	namespace, _, err := s.access.askStore(r.Context(), Update, b.Namespace, b.Key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := s.memory.Put(r.Context(), namespace, b.Key, b.Value, o); err != nil {
-		return memoryError(err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	_, err = s.memory.Put(r.Context(), namespace, b.Key, b.Value, o)
+	return noContent, memoryError(err)
 }
 
-func (s *items) getItem(w http.ResponseWriter, r *http.Request) error {
+func (s *items) getItem(w http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	namespace, err := listed(r, "namespace")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(namespace) == 1 {
 		namespace = strings.Split(namespace[0], ".")
 	}
 	if len(namespace) == 0 || namespace[0] == "" {
-		return malformed("namespace must have at least one label")
+		return nil, malformed("namespace must have at least one label")
 	}
 	var o memory.GetOptions
 	if q.Has("refresh_ttl") {
 		asked, err := flag(r, "refresh_ttl")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		o.Refresh = refresh(&asked)
 	}
 	if err := memory.CheckNamespace(namespace); err != nil {
-		return memoryError(err)
+		return nil, memoryError(err)
 	}
 	namespace, hidden, err := s.access.askStore(r.Context(), Read, namespace, q.Get("key"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	i, err := s.memory.Get(r.Context(), namespace, q.Get("key"), o)
 	if errors.Is(err, memory.ErrNotFound) {
-		return write(w, nil)
+		return json.RawMessage("null"), nil
 	}
 	if err != nil {
-		return memoryError(err)
+		return nil, memoryError(err)
 	}
 	i.Namespace = i.Namespace[hidden:]
-	return write(w, itemOf(i))
+	return itemOf(i), nil
 }
 
-func (s *items) deleteItem(w http.ResponseWriter, r *http.Request) error {
-	var b struct {
-		Namespace []string `json:"namespace"`
-		Key       string   `json:"key"`
-	}
-	if err := read(r, &b); err != nil {
-		return err
-	}
+type itemRef struct {
+	Namespace []string `json:"namespace"`
+	Key       string   `json:"key"`
+}
+
+func (s *items) deleteItem(w http.ResponseWriter, r *http.Request, b *itemRef) (any, error) {
 	if err := memory.CheckNamespace(b.Namespace); err != nil {
-		return memoryError(err)
+		return nil, memoryError(err)
 	}
 	namespace, _, err := s.access.askStore(r.Context(), Delete, b.Namespace, b.Key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.memory.Delete(r.Context(), namespace, b.Key); err != nil {
-		return memoryError(err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent, memoryError(s.memory.Delete(r.Context(), namespace, b.Key))
 }
 
-func (s *items) searchItems(w http.ResponseWriter, r *http.Request) error {
-	var b struct {
-		paging
-		Prefix  []string        `json:"namespace_prefix"`
-		Filter  json.RawMessage `json:"filter"`
-		Query   string          `json:"query"`
-		Refresh *bool           `json:"refresh_ttl"`
-	}
-	if err := read(r, &b); err != nil {
-		return err
-	}
+type itemSearch struct {
+	paging
+	Prefix  []string        `json:"namespace_prefix"`
+	Filter  json.RawMessage `json:"filter"`
+	Query   string          `json:"query"`
+	Refresh *bool           `json:"refresh_ttl"`
+}
+
+func (s *items) searchItems(w http.ResponseWriter, r *http.Request, b *itemSearch) (any, error) {
 	p, err := b.page(memory.DefaultLimit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	prefix, hidden, err := s.access.askStore(r.Context(), Search, b.Prefix, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.checkFilter("filter", objectOf(b.Filter)); err != nil {
-		return err
+		return nil, err
 	}
 	if over(len(b.Query), s.limits.Metadata) {
-		return invalid("query is longer than %d bytes", s.limits.Metadata)
+		return nil, invalid("query is longer than %d bytes", s.limits.Metadata)
 	}
 	items := []item{}
 	if p.Limit == 0 {
-		return write(w, map[string]any{"items": items})
+		return map[string]any{"items": items}, nil
 	}
 	filter, err := memory.ParseFilter(b.Filter)
 	if err != nil {
-		return memoryError(err)
+		return nil, memoryError(err)
 	}
 	found, err := s.memory.Search(r.Context(), prefix, memory.Query{
 		Filter: filter, Text: b.Query, Limit: p.Limit, Offset: p.Offset, Refresh: refresh(b.Refresh),
 	})
 	if err != nil {
-		return memoryError(err)
+		return nil, memoryError(err)
 	}
 	for _, f := range found {
 		f.Namespace = f.Namespace[hidden:]
@@ -218,29 +205,27 @@ func (s *items) searchItems(w http.ResponseWriter, r *http.Request) error {
 		}
 		items = append(items, i)
 	}
-	return write(w, map[string]any{"items": items})
+	return map[string]any{"items": items}, nil
 }
 
-func (s *items) listNamespaces(w http.ResponseWriter, r *http.Request) error {
-	var b struct {
-		paging
-		Prefix   []string `json:"prefix"`
-		Suffix   []string `json:"suffix"`
-		MaxDepth int      `json:"max_depth"`
-	}
-	if err := read(r, &b); err != nil {
-		return err
-	}
+type namespaceSearch struct {
+	paging
+	Prefix   []string `json:"prefix"`
+	Suffix   []string `json:"suffix"`
+	MaxDepth int      `json:"max_depth"`
+}
+
+func (s *items) listNamespaces(w http.ResponseWriter, r *http.Request, b *namespaceSearch) (any, error) {
 	p, err := b.page(memory.DefaultNamespacesLimit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b.MaxDepth < 0 {
-		return invalid("max_depth must not be negative")
+		return nil, invalid("max_depth must not be negative")
 	}
 	prefix, hidden, err := s.access.askStore(r.Context(), Search, b.Prefix, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b.MaxDepth > 0 {
 		b.MaxDepth = min(b.MaxDepth, memory.MaxNamespace) + hidden
@@ -249,13 +234,13 @@ func (s *items) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 	if p.Limit > 0 {
 		list, err := s.memory.Namespaces(r.Context(), memory.NamespaceQuery{Prefix: prefix, Suffix: b.Suffix, MaxDepth: b.MaxDepth, Limit: p.Limit, Offset: p.Offset})
 		if err != nil {
-			return memoryError(err)
+			return nil, memoryError(err)
 		}
 		for _, one := range list {
 			found = append(found, one[hidden:])
 		}
 	}
-	return write(w, map[string]any{"namespaces": found})
+	return map[string]any{"namespaces": found}, nil
 }
 
 func (s *items) sweepStore(ctx context.Context) error {

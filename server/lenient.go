@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -102,19 +103,10 @@ func warned(w http.ResponseWriter, left leftOut) {
 
 // quotedString writes a text as HTTP's headers quote it, in ASCII.
 func quotedString(text string) string {
-	var out strings.Builder
-	out.WriteByte('"')
-	for _, r := range text {
-		switch {
-		case r == '"' || r == '\\':
-			out.WriteByte('\\')
-			out.WriteRune(r)
-		case r < ' ' || r > '~':
-			out.WriteByte('?')
-		default:
-			out.WriteRune(r)
+	return strconv.Quote(strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
 		}
-	}
-	out.WriteByte('"')
-	return out.String()
+		return r
+	}, text))
 }

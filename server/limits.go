@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -68,32 +70,23 @@ const (
 )
 
 func (l Limits) withDefaults(body int64) Limits {
-	for _, one := range []struct {
-		limit     *int
-		otherwise int
-	}{
-		{&l.Depth, 200}, {&l.Metadata, 64 << 10}, {&l.Batch, maxPage}, {&l.Read, 64 << 20}, {&l.Log, 64 << 20}, {&l.LogsPerUser, 128 << 20}, {&l.Logs, 256 << 20}, {&l.OpenRuns, 10_000}, {&l.OpenRunsPerUser, 1_000},
-		{&l.Streams, 10_000}, {&l.StreamsPerClient, 1_000},
-	} {
-		if *one.limit == 0 {
-			*one.limit = one.otherwise
-		}
-	}
-	if l.Body == 0 {
-		l.Body = body
-	}
-	if l.Bodies == 0 {
-		l.Bodies = max(256<<20, 4*int(l.Body))
-	}
-	if l.BodiesPerClient == 0 {
-		l.BodiesPerClient = max(64<<20, int(l.Body))
-	}
-	if l.BodyTimeout == 0 {
-		l.BodyTimeout = time.Minute
-	}
-	if l.ReaderTimeout == 0 {
-		l.ReaderTimeout = slowClient
-	}
+	or := func(limit *int, otherwise int) { *limit = cmp.Or(*limit, otherwise) }
+	or(&l.Depth, 200)
+	or(&l.Metadata, 64<<10)
+	or(&l.Batch, maxPage)
+	or(&l.Read, 64<<20)
+	or(&l.Log, 64<<20)
+	or(&l.LogsPerUser, 128<<20)
+	or(&l.Logs, 256<<20)
+	or(&l.OpenRuns, 10_000)
+	or(&l.OpenRunsPerUser, 1_000)
+	or(&l.Streams, 10_000)
+	or(&l.StreamsPerClient, 1_000)
+	l.Body = cmp.Or(l.Body, body)
+	or(&l.Bodies, max(256<<20, 4*int(l.Body)))
+	or(&l.BodiesPerClient, max(64<<20, int(l.Body)))
+	l.BodyTimeout = cmp.Or(l.BodyTimeout, time.Minute)
+	l.ReaderTimeout = cmp.Or(l.ReaderTimeout, time.Minute)
 	return l
 }
 
@@ -170,25 +163,16 @@ func (s *base) checkFilter(what string, o object) error {
 
 // noZero refuses JSON with a zero character.
 func noZero(what string, data []byte) error {
-	if slices.ContainsFunc(escapes(data), func(e string) bool { return e == `\u0000` }) {
-		return invalid("%s must not have zero characters", what)
-	}
-	return nil
-}
-
-// escapes returns the escaped characters of JSON that are written as numbers.
-func escapes(data []byte) []string {
-	var out []string
 	for i := 0; i+1 < len(data); i++ {
 		if data[i] != '\\' {
 			continue
 		}
-		if data[i+1] == 'u' && i+6 <= len(data) {
-			out = append(out, string(data[i:i+6]))
+		if bytes.HasPrefix(data[i:], []byte(`\u0000`)) {
+			return invalid("%s must not have zero characters", what)
 		}
-		i++
+		i++ // what is escaped
 	}
-	return out
+	return nil
 }
 
 // checkName refuses a name that no resource can have.

@@ -20,11 +20,11 @@ type budget struct {
 	compared    int // values
 }
 
-// budget returns what a request may cost, until it is done.
-func (s *base) budget(r *http.Request) (b *budget, done func()) {
-	b = &budget{limit: s.limits.Read}
+// budget returns what a request may cost. Its context ends with the request's.
+func (s *base) budget(r *http.Request) *budget {
+	b := &budget{limit: s.limits.Read}
 	b.ctx, b.stop = context.WithCancelCause(r.Context())
-	return b, func() { b.stop(nil) }
+	return b
 }
 
 // spend counts bytes that were read. What is read first may be of any size.

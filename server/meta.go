@@ -18,8 +18,8 @@ func (s *meta) routes() []route {
 		{"GET /ok", "ok", rule{how: open}, s.ok},
 		{"GET /ready", "ready", rule{how: open}, s.ready},
 		{"GET /info", "info", rule{how: open}, s.info},
-		{"GET /metrics", "metrics", rule{resource: Counters, verb: Read}, s.showMetrics},
-		{"GET /openapi.json", "openapi", rule{how: signedIn}, s.openAPI},
+		{"GET /metrics", "metrics", rule{resource: Counters, verb: Read}, itself(s.showMetrics)},
+		{"GET /openapi.json", "openapi", rule{how: signedIn}, itself(s.openAPI)},
 	}
 }
 
@@ -33,11 +33,11 @@ func (s *meta) openAPI(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-func (s *meta) ok(w http.ResponseWriter, r *http.Request) error {
-	return write(w, map[string]bool{"ok": true})
+func (s *meta) ok(w http.ResponseWriter, r *http.Request) (any, error) {
+	return map[string]bool{"ok": true}, nil
 }
 
-func (s *meta) info(w http.ResponseWriter, r *http.Request) error {
+func (s *meta) info(w http.ResponseWriter, r *http.Request) (any, error) {
 	about := map[string]any{
 		"version": s.version,
 		"context": "go",
@@ -46,7 +46,7 @@ func (s *meta) info(w http.ResponseWriter, r *http.Request) error {
 	if s.dialogue != nil {
 		about["dialogue"] = s.dialogue.served.name // the graph
 	}
-	return write(w, about)
+	return about, nil
 }
 
 // modulePath is this module's.

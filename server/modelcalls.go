@@ -95,101 +95,84 @@ func callShown(c *calls.Call, prices map[string]model.Prices) shownCall {
 // mostCalls bounds a page of calls.
 const mostCalls = 1000
 
-func (s *states) listCalls(w http.ResponseWriter, r *http.Request) error {
+func (s *states) listCalls(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	known := model.KnownModels()
-	return pageOfCalls(s, w, r, calls.List, func(c *calls.Call) shownCall { return callShown(c, known.Prices(c.Model)) })
+	return pageOfCalls(s, r, t, calls.List, func(c *calls.Call) shownCall { return callShown(c, known.Prices(c.Model)) })
 }
 
-func (s *states) listToolCalls(w http.ResponseWriter, r *http.Request) error {
-	return pageOfCalls(s, w, r, calls.ListTools, func(c *calls.ToolCall) shownTool {
+func (s *states) listToolCalls(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
+	return pageOfCalls(s, r, t, calls.ListTools, func(c *calls.ToolCall) shownTool {
 		return shownTool{placeShown(&c.Place, c.Attempt, c.Began, c.Took), c.Tool, c.Call, c.Failed}
 	})
 }
 
-// pageOfCalls answers with a page of calls of a thread.
-func pageOfCalls[C, Shown any](s *states, w http.ResponseWriter, r *http.Request, list func(context.Context, checkpoint.Store, string, calls.Query) iter.Seq2[*C, error], show func(*C) Shown) error {
-	t, err := s.threadOf(r)
+// pageOfCalls returns a page of calls of a thread.
+func pageOfCalls[C, Shown any](s *states, r *http.Request, t *db.Thread, list func(context.Context, checkpoint.Store, string, calls.Query) iter.Seq2[*C, error], show func(*C) Shown) (any, error) {
+	limit, err := number(r, "limit", 10, 1, mostCalls)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	limit, err := number(r, "limit", 10)
+	before, err := optionalID("call", r.URL.Query().Get("before"))
 	if err != nil {
-		return err
-	}
-	if limit < 1 || limit > mostCalls {
-		return invalid("limit must be from 1 to %d", mostCalls)
-	}
-	before := r.URL.Query().Get("before")
-	if before != "" {
-		if before, err = checkID("call", before); err != nil {
-			return err
-		}
+		return nil, err
 	}
 	out := []Shown{}
 	for c, err := range list(r.Context(), s.store, t.ID, calls.Query{Limit: limit, Before: before}) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out = append(out, show(c))
 	}
-	return write(w, out)
+	return out, nil
 }
 
-func (s *states) getCall(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *states) getCall(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	id, err := pathID(r, "call")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := calls.Get(r.Context(), s.store, t.ID, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c == nil {
-		return notFound("Thread %s has no call of a model with ID %s", t.ID, id)
+		return nil, notFound("Thread %s has no call of a model with ID %s", t.ID, id)
 	}
-	return write(w, callShown(c, model.KnownModels().Prices(c.Model)))
+	return callShown(c, model.KnownModels().Prices(c.Model)), nil
 }
 
 // askAgain asks the model of a call something. The answer is shown as a call in the place of
 // that one.
-func (s *states) askAgain(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *states) askAgain(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	id, err := pathID(r, "call")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var body struct {
 		Request *model.Request `json:"request"`
 	}
 	if err := read(r, &body); err != nil {
-		return err
+		return nil, err
 	}
 	if body.Request == nil || len(body.Request.Messages) == 0 {
-		return invalid("request.messages is missing: what the model is to be asked, as the request of a call")
+		return nil, invalid("request.messages is missing: what the model is to be asked, as the request of a call")
 	}
 	if s.openModel == nil {
-		return &fault{http.StatusNotImplemented, "This server opens no models: give it server.AskAgain"}
+		return nil, &fault{http.StatusNotImplemented, "This server opens no models: give it server.AskAgain"}
 	}
 	var of *calls.Call
 	for c, err := range calls.List(r.Context(), s.store, t.ID, calls.Query{ID: id, Limit: 1}) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		of = c
 	}
 	if of == nil {
-		return notFound("Thread %s has no call of a model with ID %s", t.ID, id)
+		return nil, notFound("Thread %s has no call of a model with ID %s", t.ID, id)
 	}
 	m, err := s.openModel(r.Context(), of)
 	if err != nil {
-		return conflict("The model of the call can't be opened: %v", err)
+		return nil, conflict("The model of the call can't be opened: %v", err)
 	}
 	var made *calls.Call
 	ctx := model.Recording(r.Context(), func(ctx context.Context, c model.Call) error {
@@ -197,8 +180,8 @@ func (s *states) askAgain(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	})
 	if _, err = model.Ask(ctx, m, body.Request); r.Context().Err() != nil || made == nil {
-		return errors.Join(r.Context().Err(), err)
+		return nil, errors.Join(r.Context().Err(), err)
 	}
 	made.Place, made.Attempt, made.Request = of.Place, 1, nil
-	return write(w, callShown(made, model.KnownModels().Prices(made.Model)))
+	return callShown(made, model.KnownModels().Prices(made.Model)), nil
 }

@@ -13,7 +13,7 @@ func protocols(t turns) []route {
 		{"GET /v1/models/{model}", "getModel", rule{resource: Assistants, verb: Read, how: byHandler, refuse: openaiapi.Refuse}, openAI.Model},
 		{"POST /v1/chat/completions", "completeChat", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse}, openAI.Chat},
 		{"POST /v1/responses", "createResponse", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse}, openAI.Responses},
-		{"POST /mcp", "serveMCP", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, t.serveMCP},
-		{"POST /assistants/{assistant}/agui", "runAGUI", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: agui.Refuse}, agui.Agents{Server: t}.Run},
+		{"POST /mcp", "serveMCP", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, itself(t.serveMCP)},
+		{"POST /assistants/{assistant}/agui", "runAGUI", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: agui.Refuse}, itself(agui.Agents{Server: t}.Run)},
 	}
 }

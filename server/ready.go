@@ -13,15 +13,15 @@ const readyWithin = 2 * time.Second
 
 // ready answers whether requests should be sent here: not while the server drains,
 // and not while its database doesn't answer.
-func (s *meta) ready(w http.ResponseWriter, r *http.Request) error {
+func (s *meta) ready(w http.ResponseWriter, r *http.Request) (any, error) {
 	if s.dispatcher.stopping() {
-		return &fault{http.StatusServiceUnavailable, "the server is draining"}
+		return nil, &fault{http.StatusServiceUnavailable, "the server is draining"}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
 	if err := s.db.Ping(ctx); err != nil {
 		s.log.LogAttrs(r.Context(), slog.LevelError, "server: the database doesn't answer", slog.Any("error", err))
-		return &fault{http.StatusServiceUnavailable, "the database doesn't answer"}
+		return nil, &fault{http.StatusServiceUnavailable, "the database doesn't answer"}
 	}
-	return write(w, map[string]bool{"ready": true})
+	return map[string]bool{"ready": true}, nil
 }

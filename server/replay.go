@@ -52,48 +52,44 @@ type shownReplay struct {
 
 // replayThread runs a thread's graph, as it is served now, against what was recorded of the
 // thread, and answers with where they part. Nothing is stored.
-func (s *runs) replayThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *runs) replayThread(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); err != nil {
-		return err
+		return nil, err
 	}
 	var b replayBody
 	if err := read(r, &b); err != nil {
-		return err
+		return nil, err
 	}
 	if b.Limit == nil {
 		b.Limit = new(someDifferences)
 	}
 	if *b.Limit < 1 || *b.Limit > mostDifferences {
-		return invalid("limit must be from 1 to %d", mostDifferences)
+		return nil, invalid("limit must be from 1 to %d", mostDifferences)
 	}
 	if err := errors.Join(s.checkList("take_recorded", len(b.TakeRecorded)), s.checkList("ignore_fields", len(b.IgnoreFields))); err != nil {
-		return err
+		return nil, err
 	}
 	name := textOf(objectOf(t.Metadata)["graph_id"])
 	g := s.graphs[name]
 	switch {
 	case name == "":
-		return conflict("Thread with ID %s has no graph: run one on it first", t.ID)
+		return nil, conflict("Thread with ID %s has no graph: run one on it first", t.ID)
 	case g == nil:
-		return conflict("Thread with ID %s is of graph %q, which is not served; graphs are %s", t.ID, name, strings.Join(s.names, ", "))
+		return nil, conflict("Thread with ID %s is of graph %q, which is not served; graphs are %s", t.ID, name, strings.Join(s.names, ", "))
 	}
 	leave, err := s.replays.enter(clientOf(userOf(r.Context()), r))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer leave()
 	if busy, err := s.db.AnyOpen(r.Context(), t.ID); err != nil {
-		return err
+		return nil, err
 	} else if busy {
-		return conflict("Thread is busy")
+		return nil, conflict("Thread is busy")
 	}
 	rec, err := s.states.recordingOf(r.Context(), t)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, stop := context.WithTimeoutCause(r.Context(), s.replayTime, errReplayTime(s.replayTime))
 	defer stop()
@@ -106,22 +102,22 @@ func (s *runs) replayThread(w http.ResponseWriter, r *http.Request) error {
 	switch refused := b.misnamed(g, err); {
 	case err == nil:
 	case refused != nil:
-		return refused
+		return nil, refused
 	case r.Context().Err() != nil:
-		return r.Context().Err()
+		return nil, r.Context().Err()
 	case s.besideCtx.Err() != nil:
-		return errEnding
+		return nil, errEnding
 	case db.Outage(err):
-		return err
+		return nil, err
 	case ctx.Err() != nil:
 		out.Error = errorOf(context.Cause(ctx))
 	default:
 		if f, ok := errors.AsType[*fault](err); ok {
-			return f
+			return nil, f
 		}
 		out.Error = errorOf(err)
 	}
-	return write(w, out)
+	return out, nil
 }
 
 // replay fills in what a replay comes to.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -125,24 +126,24 @@ type runs struct {
 func (s *runs) routes() []route {
 	return []route{
 		{"POST /threads/{thread}/runs", "createRun", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.createRun},
-		{"POST /threads/{thread}/runs/stream", "streamRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.streamRun},
-		{"POST /threads/{thread}/runs/wait", "waitRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.waitRun},
-		{"GET /threads/{thread}/runs", "listRuns", rule{resource: Runs, verb: Search}, s.listRuns},
-		{"GET /threads/{thread}/runs/{run}", "getRun", rule{resource: Runs, verb: Read}, s.getRun},
-		{"DELETE /threads/{thread}/runs/{run}", "deleteRun", rule{resource: Runs, verb: Delete}, s.deleteRun},
-		{"GET /threads/{thread}/runs/{run}/join", "joinRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
-		{"GET /threads/{thread}/runs/{run}/stream", "joinStream", rule{resource: Runs, verb: Read, stream: true, refuse: refuseStream}, s.joinStream},
-		{"POST /threads/{thread}/runs/{run}/cancel", "cancelRun", rule{resource: Runs, verb: Update}, s.cancelRun},
-		{"POST /threads/{thread}/replay", "replayThread", rule{resource: Runs, verb: CreateRun, stream: true}, s.replayThread},
+		{"POST /threads/{thread}/runs/stream", "streamRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, itself(s.streamRun)},
+		{"POST /threads/{thread}/runs/wait", "waitRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, itself(s.waitRun)},
+		{"GET /threads/{thread}/runs", "listRuns", rule{resource: Runs, verb: Search}, s.onThread(s.listRuns)},
+		{"GET /threads/{thread}/runs/{run}", "getRun", rule{resource: Runs, verb: Read}, s.onRun(s.getRun)},
+		{"DELETE /threads/{thread}/runs/{run}", "deleteRun", rule{resource: Runs, verb: Delete}, s.onRun(s.deleteRun)},
+		{"GET /threads/{thread}/runs/{run}/join", "joinRun", rule{resource: Runs, verb: Read, stream: true}, itself(s.joinRun)},
+		{"GET /threads/{thread}/runs/{run}/stream", "joinStream", rule{resource: Runs, verb: Read, stream: true, refuse: refuseStream}, itself(s.joinStream)},
+		{"POST /threads/{thread}/runs/{run}/cancel", "cancelRun", rule{resource: Runs, verb: Update}, s.onRun(s.cancelRun)},
+		{"POST /threads/{thread}/replay", "replayThread", rule{resource: Runs, verb: CreateRun, stream: true}, s.onThread(s.replayThread)},
 		{"POST /runs", "createStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.createRun},
-		{"POST /runs/stream", "streamStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.streamRun},
-		{"POST /runs/wait", "waitStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.waitRun},
-		{"POST /runs/batch", "batchRuns", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.batchRuns},
-		{"POST /runs/search", "searchRuns", rule{resource: Runs, verb: Search, how: byHandler}, s.searchRuns},
-		{"POST /runs/figures", "getFigures", rule{resource: Runs, verb: Search, how: byHandler}, s.showFigures},
-		{"POST /runs/cancel", "cancelRuns", rule{resource: Runs, verb: Update, how: byHandler}, s.cancelRuns},
-		{"GET /runs/{run}/stream", "joinStatelessStream", rule{resource: Runs, verb: Read, stream: true, refuse: refuseStream}, s.joinStream},
-		{"GET /runs/{run}/join", "joinStatelessRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
+		{"POST /runs/stream", "streamStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, itself(s.streamRun)},
+		{"POST /runs/wait", "waitStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, itself(s.waitRun)},
+		{"POST /runs/batch", "batchRuns", rule{resource: Runs, verb: CreateRun, how: byHandler}, given(s.batchRuns)},
+		{"POST /runs/search", "searchRuns", rule{resource: Runs, verb: Search, how: byHandler}, given(s.searchRuns)},
+		{"POST /runs/figures", "getFigures", rule{resource: Runs, verb: Search, how: byHandler}, given(s.showFigures)},
+		{"POST /runs/cancel", "cancelRuns", rule{resource: Runs, verb: Update, how: byHandler}, given(s.cancelRuns)},
+		{"GET /runs/{run}/stream", "joinStatelessStream", rule{resource: Runs, verb: Read, stream: true, refuse: refuseStream}, itself(s.joinStream)},
+		{"GET /runs/{run}/join", "joinStatelessRun", rule{resource: Runs, verb: Read, stream: true}, itself(s.joinRun)},
 	}
 }
 
@@ -159,21 +160,15 @@ func (s *runs) checkRun(b *runBody, g *served) error {
 	if b.Strategy == "" {
 		b.Strategy = enqueue
 	}
-	for _, c := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"multitask_strategy", b.Strategy, []string{reject, enqueue, interrupt, rollback}},
-		{"on_completion", b.OnCompletion, []string{"", "delete", "keep", "complete", "continue"}},
-		{"on_disconnect", b.OnDisconnect, []string{"", "cancel", "continue"}},
-		{"if_not_exists", b.IfNotExists, []string{"", "create", "reject"}},
-		{"durability", b.Durability, []string{"", "sync", "async", "exit"}},
-	} {
-		if !slices.Contains(c.allowed, c.value) {
-			return invalid("%s must be %s", c.name, strings.Trim(strings.Join(c.allowed, ", "), ", "))
-		}
-	}
-	if err := checkConfig(g, b.Config.Configurable, b.Context); err != nil {
+	err := errors.Join(
+		oneOf("multitask_strategy", b.Strategy, reject, enqueue, interrupt, rollback),
+		oneOf("on_completion", b.OnCompletion, "delete", "keep", "complete", "continue"),
+		oneOf("on_disconnect", b.OnDisconnect, "cancel", "continue"),
+		oneOf("if_not_exists", b.IfNotExists, "create", "reject"),
+		oneOf("durability", b.Durability, "sync", "async", "exit"),
+		checkConfig(g, b.Config.Configurable, b.Context),
+	)
+	if err != nil {
 		return err
 	}
 	if b.Config.RecursionLimit < 0 {
@@ -389,12 +384,9 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 func (s *runs) place(ctx context.Context, thread string, mine Filter, create bool) (t, made *db.Thread, err error) {
 	t, err = s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) && create {
-		owned, f, err := s.access.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
-		if err != nil {
-			return nil, nil, err
-		}
+		owned, _, err := s.access.stampNew(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
 		made = s.newThread(thread, owned, false)
-		return made, made, within(f, made.Metadata)
+		return made, made, err
 	}
 	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return nil, nil, err
@@ -508,10 +500,8 @@ func (s *runs) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody
 // runOf reads a request to run something, and the thread, which is empty for a
 // run without one.
 func (s *runs) runOf(r *http.Request) (thread string, b *runBody, err error) {
-	if r.PathValue("thread") != "" {
-		if thread, err = pathID(r, "thread"); err != nil {
-			return "", nil, err
-		}
+	if thread, err = optionalID("thread", r.PathValue("thread")); err != nil {
+		return "", nil, err
 	}
 	b = &runBody{}
 	err = read(r, b)
@@ -531,50 +521,47 @@ func location(w http.ResponseWriter, run *db.Run, stateless bool) {
 	w.Header().Set("Content-Location", path)
 }
 
-func (s *runs) createRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) createRun(w http.ResponseWriter, r *http.Request) (any, error) {
 	thread, b, err := s.runOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	run, err := s.start(r, thread, b)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	warned(w, b.left)
 	location(w, run, thread == "")
-	return write(w, runView(run))
+	return runView(run), nil
 }
 
-func (s *runs) batchRuns(w http.ResponseWriter, r *http.Request) error {
-	var bodies []*runBody
-	if err := read(r, &bodies); err != nil {
-		return err
-	}
+func (s *runs) batchRuns(w http.ResponseWriter, r *http.Request, batch *[]*runBody) (any, error) {
+	bodies := *batch
 	if err := s.checkList("the batch", len(bodies)); err != nil {
-		return err
+		return nil, err
 	}
 	if len(bodies) == 0 { // nothing is done, for which somebody might be asked
 		if _, err := s.access.ask(r.Context(), &Action{Resource: Runs, Verb: CreateRun}); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	out := []any{}
 	for i, b := range bodies {
 		if b == nil {
-			return invalid("run %d of the batch is null", i)
+			return nil, invalid("run %d of the batch is null", i)
 		}
 		b.own()
 		run, err := s.start(r, "", b)
 		if err != nil {
 			if f, ok := errors.AsType[*fault](err); ok {
-				return &fault{f.status, fmt.Sprintf("run %d of the batch: %s", i, f.text)}
+				return nil, &fault{f.status, fmt.Sprintf("run %d of the batch: %s", i, f.text)}
 			}
-			return err
+			return nil, err
 		}
 		warned(w, b.left)
 		out = append(out, runView(run))
 	}
-	return write(w, out)
+	return out, nil
 }
 
 // runShown is a run as clients see it.
@@ -619,32 +606,21 @@ func (s *runs) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error
 		return err
 	}
 	defer log.leave()
-	if log == nil {
-		return s.writeOutcome(w, r, run.ID, nil)
-	}
-	flush := http.NewResponseController(w)
-	for {
-		wait, stop := context.WithTimeout(r.Context(), time.Second)
-		err := log.wait(wait)
-		stop()
-		switch {
-		case err == nil:
-			return s.writeOutcome(w, r, run.ID, log)
-		case errors.Is(err, errOver):
-			panic(http.ErrAbortHandler) // the run goes on elsewhere
-		case r.Context().Err() != nil:
-			return r.Context().Err()
-		case !errors.Is(err, context.DeadlineExceeded):
+	flush := http.NewResponseController(w).Flush
+	for _, err := range log.events(r.Context(), 0, time.Second, func() error {
+		if _, err := w.Write([]byte("\n")); err != nil {
 			return err
-		default:
-			if _, err := w.Write([]byte("\n")); err != nil {
-				return err
-			}
-			if err := flush.Flush(); err != nil {
-				return err
-			}
+		}
+		return flush()
+	}) {
+		if errors.Is(err, errOver) {
+			panic(http.ErrAbortHandler) // the run goes on elsewhere
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return s.writeOutcome(w, r, run.ID, log)
 }
 
 // writeOutcome writes the values that a run has led to, or its error.
@@ -660,22 +636,11 @@ func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, l
 	if run.Error != nil {
 		return write(w, map[string]any{"__error__": run.Error})
 	}
-	t, err := s.thread(r.Context(), run.ThreadID)
+	values, asked, err := s.states.outcome(r.Context(), run.ThreadID)
 	if err != nil {
 		return err
 	}
-	state, output := noState, noState.Values
-	if g := s.graphOf(t); g != nil {
-		snap, err := s.on(g, t.ID).State(r.Context())
-		if err == nil {
-			state = stateOf(snap, false)
-			output, err = wholeMessages(snap.OutputJSON())
-		}
-		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-			return err
-		}
-	}
-	_, err = w.Write(withInterrupts(output, state.Interrupts))
+	_, err = w.Write(withInterrupts(values, asked))
 	return err
 }
 
@@ -693,84 +658,44 @@ func (s *base) findRun(r *http.Request) (*db.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.db.Run(r.Context(), id)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, notFound("Run not found")
-	}
+	thread, err := optionalID("thread", r.PathValue("thread"))
 	if err != nil {
 		return nil, err
 	}
-	if r.PathValue("thread") != "" {
-		thread, err := pathID(r, "thread")
-		if err != nil {
-			return nil, err
-		}
-		if run.ThreadID != thread {
-			return nil, notFound("Run not found")
-		}
+	run, err := s.db.Run(r.Context(), id)
+	if err == nil && thread != "" && run.ThreadID != thread {
+		err = db.ErrNotFound
 	}
-	return run, nil
+	return run, missing(err, "Run not found")
 }
 
-func (s *runs) getRun(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.findRun(r)
-	if err != nil {
-		return err
-	}
-	return write(w, runView(run))
+func (s *runs) getRun(w http.ResponseWriter, r *http.Request, run *db.Run) (any, error) {
+	return runView(run), nil
 }
 
-func (s *runs) listRuns(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
+func (s *runs) listRuns(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
+	limit, err := number(r, "limit", 10, 0, maxPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	limit, err := number(r, "limit", 10)
+	offset, err := number(r, "offset", 0, 0, math.MaxInt)
 	if err != nil {
-		return err
-	}
-	offset, err := number(r, "offset", 0)
-	if err != nil {
-		return err
-	}
-	p, err := paging{Limit: &limit, Offset: offset}.page(10)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	status := r.URL.Query().Get("status")
-	if status != "" {
-		if err := checkStatus(status); err != nil {
-			return err
-		}
-	}
 	members, err := listed(r, "select")
+	if err = errors.Join(oneOf("status", status, runStatuses...), err, checkSelect(members, runMembers)); err != nil {
+		return nil, err
+	}
+	found, err := s.db.Runs(r.Context(), t.ID, status, db.Page{Limit: limit, Offset: offset})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := checkSelect(members, runMembers); err != nil {
-		return err
-	}
-	found, err := s.db.Runs(r.Context(), t.ID, status, p)
-	if err != nil {
-		return err
-	}
-	out := make([]runShown, len(found))
-	for i, run := range found {
-		out[i] = runView(run)
-	}
-	return writeSelected(w, out, members)
+	return selected(views(found, runView), members)
 }
 
-func (s *runs) deleteRun(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.findRun(r)
-	if err != nil {
-		return err
-	}
-	if err := s.dispatcher.remove(background(r), run); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+func (s *runs) deleteRun(w http.ResponseWriter, r *http.Request, run *db.Run) (any, error) {
+	return noContent, s.dispatcher.remove(background(r), run)
 }
 
 func (s *runs) joinRun(w http.ResponseWriter, r *http.Request) error {
@@ -787,28 +712,22 @@ func (s *runs) joinRun(w http.ResponseWriter, r *http.Request) error {
 	return s.left(r, run, cancel, s.answer(w, r, run))
 }
 
-func (s *runs) cancelRun(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.findRun(r)
-	if err != nil {
-		return err
-	}
+func (s *runs) cancelRun(w http.ResponseWriter, r *http.Request, run *db.Run) (any, error) {
 	wait, err := flag(r, "wait")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	why, err := stopOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.dispatcher.cancel(background(r), run, why, wait); err != nil {
-		return err
+		return nil, err
 	}
 	if wait {
-		w.WriteHeader(http.StatusNoContent)
-	} else {
-		w.WriteHeader(http.StatusAccepted)
+		return noContent, nil
 	}
-	return nil
+	return bare(http.StatusAccepted), nil
 }
 
 func stopOf(r *http.Request) (stop, error) {
@@ -822,44 +741,37 @@ func stopOf(r *http.Request) (stop, error) {
 	}
 }
 
-func (s *runs) cancelRuns(w http.ResponseWriter, r *http.Request) error {
-	var b struct {
-		ThreadID string   `json:"thread_id"`
-		RunIDs   []string `json:"run_ids"`
-		Status   string   `json:"status"`
-	}
-	if err := read(r, &b); err != nil {
-		return err
-	}
+type cancelBody struct {
+	ThreadID string   `json:"thread_id"`
+	RunIDs   []string `json:"run_ids"`
+	Status   string   `json:"status"`
+}
+
+func (s *runs) cancelRuns(w http.ResponseWriter, r *http.Request, b *cancelBody) (any, error) {
 	why, err := stopOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b.Status == "" && len(b.RunIDs) == 0 {
-		return invalid("run_ids, with thread_id, or status is required")
+		return nil, invalid("run_ids, with thread_id, or status is required")
 	}
-	if !slices.Contains([]string{"", db.Pending, db.Running, "all"}, b.Status) {
-		return invalid("status must be pending, running or all")
+	if err := errors.Join(oneOf("status", b.Status, db.Pending, db.Running, "all"), s.checkList("run_ids", len(b.RunIDs))); err != nil {
+		return nil, err
 	}
-	if err := s.checkList("run_ids", len(b.RunIDs)); err != nil {
-		return err
-	}
-	if b.ThreadID != "" {
-		if b.ThreadID, err = checkID("thread", b.ThreadID); err != nil {
-			return err
-		}
+	if b.ThreadID, err = optionalID("thread", b.ThreadID); err != nil {
+		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Runs, Verb: Update, ID: b.ThreadID})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	open, err := s.db.OpenRuns(r.Context(), b.ThreadID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !mine.all() {
 		if open, err = s.seen(r.Context(), open, mine); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	found := 0
@@ -870,14 +782,13 @@ func (s *runs) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 		found++
 		note(r.Context(), "run", run.ID)
 		if err := s.dispatcher.cancel(background(r), run, why, false); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if found == 0 && len(b.RunIDs) > 0 {
-		return notFound("Run not found")
+		return nil, notFound("Run not found")
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent, nil
 }
 
 // seen returns the runs whose threads a filter selects.

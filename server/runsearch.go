@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -63,24 +61,15 @@ type figuresShown struct {
 
 var runStatuses = []string{db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}
 
-func checkStatus(status string) error {
-	if !slices.Contains(runStatuses, status) {
-		return invalid("status must be %s, not %.80q", strings.Join(runStatuses, ", "), status)
-	}
-	return nil
-}
-
 // filter returns what the database is asked for, and which threads the user sees.
 func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine Filter, err error) {
 	for _, status := range q.Status {
-		if err := checkStatus(status); err != nil {
+		if err := oneOf("status", status, runStatuses...); err != nil {
 			return f, mine, err
 		}
 	}
-	if q.ThreadID != "" {
-		if q.ThreadID, err = checkID("thread", q.ThreadID); err != nil {
-			return f, mine, err
-		}
+	if q.ThreadID, err = optionalID("thread", q.ThreadID); err != nil {
+		return f, mine, err
 	}
 	if _, ok := s.graphs[q.AssistantID]; ok {
 		q.AssistantID = assistantOfGraph(q.AssistantID)
@@ -103,28 +92,24 @@ func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine F
 	return f, mine, err
 }
 
-func (s *runs) searchRuns(w http.ResponseWriter, r *http.Request) error {
-	var q runSearch
-	if err := read(r, &q); err != nil {
-		return err
-	}
+func (s *runs) searchRuns(w http.ResponseWriter, r *http.Request, q *runSearch) (any, error) {
 	p, err := paging{Limit: q.Limit}.page(10)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkSelect(q.Select, foundMembers); err != nil {
-		return err
+		return nil, err
 	}
 	f, mine, err := s.filter(r.Context(), &q.runFilter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found, next, err := s.db.FindRuns(r.Context(), f, q.Cursor, p.Limit, func(t *db.Thread) bool { return mine.allows(t.Metadata) })
 	if errors.Is(err, db.ErrCursor) {
-		return invalid("cursor must be what the header X-Pagination-Next of an answer said")
+		return nil, invalid("cursor must be what the header X-Pagination-Next of an answer said")
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if next != "" {
 		w.Header().Set("X-Pagination-Next", next)
@@ -133,20 +118,16 @@ func (s *runs) searchRuns(w http.ResponseWriter, r *http.Request) error {
 	for i, run := range found {
 		out[i] = runFound{runView(run), textOf(objectOf(run.Metadata)["graph_id"]), run.Owner, instant(run.StartedAt), instant(run.EndedAt), run.Error, run.Usage, run.Cost}
 	}
-	return writeSelected(w, out, q.Select)
+	return selected(out, q.Select)
 }
 
-func (s *runs) showFigures(w http.ResponseWriter, r *http.Request) error {
-	var q runFigures
-	if err := read(r, &q); err != nil {
-		return err
-	}
+func (s *runs) showFigures(w http.ResponseWriter, r *http.Request, q *runFigures) (any, error) {
 	if !(q.Bucket >= 0.001 && q.Bucket <= 1e9) {
-		return invalid("bucket_seconds must be between 0.001 and 1e9")
+		return nil, invalid("bucket_seconds must be between 0.001 and 1e9")
 	}
 	f, mine, err := s.filter(r.Context(), &q.runFilter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var accepts func(*db.Thread) bool
 	if !mine.all() {
@@ -154,10 +135,10 @@ func (s *runs) showFigures(w http.ResponseWriter, r *http.Request) error {
 	}
 	figures, err := s.db.RunFigures(r.Context(), f, time.Duration(q.Bucket*float64(time.Second)), maxPage, accepts)
 	if errors.Is(err, db.ErrTooFine) {
-		return invalid("bucket_seconds is too small: there are more than %d buckets with runs", maxPage)
+		return nil, invalid("bucket_seconds is too small: there are more than %d buckets with runs", maxPage)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	seconds := func(d time.Duration) *float64 {
 		if d < 0 {
@@ -169,5 +150,5 @@ func (s *runs) showFigures(w http.ResponseWriter, r *http.Request) error {
 	for i, f := range figures {
 		out[i] = figuresShown{instant(f.From), f.Runs, f.Failed, seconds(f.P50), seconds(f.P95), f.Input, f.Output, f.Cost}
 	}
-	return write(w, out)
+	return out, nil
 }

@@ -133,6 +133,14 @@ type config struct {
 	problems   []error
 }
 
+// with returns the settings with options.
+func (c config) with(opts []Option) config {
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
 // GraphOption is a setting of one graph.
 type GraphOption func(*served)
 
@@ -199,10 +207,7 @@ func UseMemory(m memory.Store) Option { return func(c *config) { c.memory = m } 
 // HasMemory reports whether options say which long-term memory a server has: [UseMemory] or
 // [MemoryConfig] is one of them.
 func HasMemory(opts ...Option) bool {
-	var c config
-	for _, o := range opts {
-		o(&c)
-	}
+	c := config{}.with(opts)
 	return c.memory != nil || c.items != nil
 }
 
@@ -269,10 +274,7 @@ func AllowPrivateWebhooks() Option { return func(c *config) { c.private = true }
 
 // New returns a server. It takes up the runs that another one left.
 func New(ctx context.Context, opts ...Option) (*Server, error) {
-	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, replayTime: replayTime, version: moduleVersion(), metrics: true}
-	for _, o := range opts {
-		o(&c)
-	}
+	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, replayTime: replayTime, version: moduleVersion(), metrics: true}.with(opts)
 	if !c.noStudio {
 		Pages(studioPages, studio.Handler(studioPages))(&c) // which ask for a key themselves
 	}

@@ -168,43 +168,42 @@ func (s *sleepers) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Threa
 }
 
 // postEvent sends an event to a thread whose graph waits for it, or will.
-func (s *sleepers) postEvent(w http.ResponseWriter, r *http.Request) error {
+func (s *sleepers) postEvent(w http.ResponseWriter, r *http.Request) (any, error) {
 	var e struct {
 		Name  string          `json:"name"`
 		Value json.RawMessage `json:"value"`
 	}
 	if err := read(r, &e); err != nil {
-		return err
+		return nil, err
 	}
 	if e.Name == "" {
-		return invalid("name is required: that of the event")
+		return nil, invalid("name is required: that of the event")
 	}
 	if err := checkName("name", e.Name); err != nil {
-		return err
+		return nil, err
 	}
 	t, err := s.threadOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Update, ID: t.ID}, t, nil); err != nil {
-		return err
+		return nil, err
 	}
 	g := s.graphOf(t)
 	if g == nil {
-		return conflict("Thread with ID %s has no graph: run one on it first", t.ID)
+		return nil, conflict("Thread with ID %s has no graph: run one on it first", t.ID)
 	}
 	if len(e.Value) == 0 {
 		e.Value = json.RawMessage("null")
 	}
 	if err := s.on(g, t.ID).SendEvent(r.Context(), e.Name, e.Value); errors.Is(err, checkpoint.ErrNotFound) {
-		return conflict("Thread with ID %s has no checkpoint: run a graph on it first", t.ID)
+		return nil, conflict("Thread with ID %s has no checkpoint: run a graph on it first", t.ID)
 	} else if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := s.startDue(background(r), time.Time{}); err != nil { // what is sent isn't lost
 		s.soon.Store(true)
 		s.log.LogAttrs(r.Context(), slog.LevelError, "server", slog.Any("error", err))
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent, nil
 }

@@ -1,16 +1,12 @@
 package server
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"time"
+	"strings"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/turn"
@@ -48,12 +44,10 @@ func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	from := int64(-1) // from now on
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < -1 {
-			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
-		}
-		from = n + 1
+	if last, given, err := lastEvent(r); err != nil {
+		return err
+	} else if given {
+		from = last + 1
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/stream")
@@ -67,9 +61,9 @@ func refuseStream(w http.ResponseWriter, r *http.Request, f *turn.Fault) {
 		refuse(w, r, &fault{f.Status, f.Text})
 		return
 	}
-	told, _ := json.Marshal(db.RunError{Error: "NotFound", Message: "404: " + printable(f.Text)}) // of strings
-	turn.Stream(w)
-	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", told) // a client that has gone needs no error
+	if out, err := turn.NewStream(w); err == nil {
+		_ = out.Send("error", db.RunError{Error: "NotFound", Message: "404: " + printable(f.Text)}) // a client that has gone needs no error
+	}
 }
 
 // left is called when a client of a run has been served. If it left before the end,
@@ -111,51 +105,31 @@ func (s *runs) serveStream(w http.ResponseWriter, r *http.Request, run *db.Run, 
 		return err
 	}
 	defer log.leave()
-	turn.Stream(w)
-	flush := http.NewResponseController(w)
-	if err := flush.Flush(); err != nil {
+	out, err := turn.NewStream(w)
+	if err != nil {
 		return err
 	}
 	if log == nil { // nobody came in time
-		_, err := w.Write([]byte(": the run is over, and its events are not kept any more\n"))
-		return err
+		return out.Put([]byte(": the run is over, and its events are not kept any more\n"))
 	}
 	at := int64(0)
 	if from < 0 || from > log.nth() {
 		at, from = log.next(), 0
 	}
-	for {
-		// A heartbeat is a comment with a single line feed: clients take an empty
-		// line for the end of an event.
-		wait, stop := context.WithTimeout(r.Context(), heartbeat)
-		ev, err := log.read(wait, at)
-		stop()
+	for ev, err := range log.events(r.Context(), at, heartbeat, out.Beat) {
 		switch {
-		case r.Context().Err() != nil:
-			return r.Context().Err()
-		case errors.Is(err, io.EOF):
-			return nil
 		case errors.Is(err, errOver):
 			panic(http.ErrAbortHandler) // an orderly end would say that the run is over
-		case errors.Is(err, context.DeadlineExceeded):
-			if _, err := w.Write([]byte(": heartbeat\n")); err != nil {
-				return err
-			}
 		case err != nil:
 			return err
-		default:
-			at = ev.Seq + 1
-			if ev.Nth < from || len(modes) > 0 && !wanted(ev.Method, modes) {
-				continue
-			}
-			if err := sendEvent(w, ev); err != nil {
-				return err
-			}
+		case ev.Nth < from || len(modes) > 0 && !wanted(ev.Method, modes):
+			continue
 		}
-		if err := flush.Flush(); err != nil {
+		if err := out.Put(frame(ev.Method, ev.Data, ev.Nth)); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // removed is what the last event of a run says whose thread was removed: an end
@@ -164,28 +138,18 @@ func removed(thread string) *db.RunError {
 	return &db.RunError{Error: "ThreadRemoved", Message: fmt.Sprintf("Thread with ID %s was removed", thread)}
 }
 
-// slowClient is how long a client may take to read what was sent to it, unless the
-// limits say otherwise.
-const slowClient = time.Minute
-
 // wanted reports whether an event is of one of the modes.
 func wanted(event string, modes []string) bool {
-	base, _, _ := bytes.Cut([]byte(event), []byte("|"))
-	name := string(base)
+	name, _, _ := strings.Cut(event, "|")
 	switch {
 	case name == "metadata", name == "error", name == "feedback":
 		return true
 	case name == "messages":
 		return slices.Contains(modes, modeMessagesTuple)
-	case len(name) > len("messages/") && name[:len("messages/")] == "messages/":
+	case strings.HasPrefix(name, "messages/"):
 		return slices.Contains(modes, modeMessages)
 	}
 	return slices.Contains(modes, name)
-}
-
-func sendEvent(w io.Writer, ev *db.FeedEvent) error {
-	_, err := w.Write(frame(ev.Method, ev.Data, ev.Nth))
-	return err
 }
 
 // frame writes an event as clients read it. The data is one line: JSON has no

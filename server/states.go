@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -223,64 +224,46 @@ type states struct {
 
 func (s *states) routes() []route {
 	return []route{
-		{"GET /threads/{thread}/state", "getState", rule{resource: Threads, verb: Read}, s.getState},
-		{"GET /threads/{thread}/state/{checkpoint}", "getCheckpoint", rule{resource: Threads, verb: Read}, s.getState},
-		{"POST /threads/{thread}/state/checkpoint", "findCheckpoint", rule{resource: Threads, verb: Read}, s.getStateAt},
-		{"POST /threads/{thread}/state", "updateState", rule{resource: Threads, verb: Update}, s.telling(s.updateState)},
-		{"PATCH /threads/{thread}/state", "patchState", rule{resource: Threads, verb: Update, how: byHandler}, s.patchState},
+		{"GET /threads/{thread}/state", "getState", rule{resource: Threads, verb: Read}, s.onThread(s.getState)},
+		{"GET /threads/{thread}/state/{checkpoint}", "getCheckpoint", rule{resource: Threads, verb: Read}, s.onThread(s.getState)},
+		{"POST /threads/{thread}/state/checkpoint", "findCheckpoint", rule{resource: Threads, verb: Read}, s.onThread(s.getStateAt)},
+		{"POST /threads/{thread}/state", "updateState", rule{resource: Threads, verb: Update}, s.onThread(s.updateState)},
+		{"PATCH /threads/{thread}/state", "patchState", rule{resource: Threads, verb: Update, how: byHandler}, given(s.threads.patchThread)},
 		{"GET /threads/{thread}/history", "getHistory", rule{resource: Threads, verb: Read}, s.getHistory},
-		{"POST /threads/{thread}/history", "searchHistory", rule{resource: Threads, verb: Read}, s.postHistory},
-		{"GET /threads/{thread}/model_calls", "listModelCalls", rule{resource: Threads, verb: Read}, s.listCalls},
-		{"GET /threads/{thread}/recording", "getRecording", rule{resource: Threads, verb: Read}, s.getRecording},
-		{"GET /threads/{thread}/tool_calls", "listToolCalls", rule{resource: Threads, verb: Read}, s.listToolCalls},
-		{"GET /threads/{thread}/model_calls/{call}", "getModelCall", rule{resource: Threads, verb: Read}, s.getCall},
-		{"POST /threads/{thread}/model_calls/{call}", "askModelAgain", rule{resource: Runs, verb: CreateRun, stream: true}, s.askAgain},
+		{"POST /threads/{thread}/history", "searchHistory", rule{resource: Threads, verb: Read}, given(s.postHistory)},
+		{"GET /threads/{thread}/model_calls", "listModelCalls", rule{resource: Threads, verb: Read}, s.onThread(s.listCalls)},
+		{"GET /threads/{thread}/recording", "getRecording", rule{resource: Threads, verb: Read}, itself(s.getRecording)},
+		{"GET /threads/{thread}/tool_calls", "listToolCalls", rule{resource: Threads, verb: Read}, s.onThread(s.listToolCalls)},
+		{"GET /threads/{thread}/model_calls/{call}", "getModelCall", rule{resource: Threads, verb: Read}, s.onThread(s.getCall)},
+		{"POST /threads/{thread}/model_calls/{call}", "askModelAgain", rule{resource: Runs, verb: CreateRun, stream: true}, s.onThread(s.askAgain)},
 	}
 }
 
-func (s *states) getState(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *states) getState(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	subgraphs, err := flag(r, "subgraphs")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	id := r.PathValue("checkpoint")
-	if id != "" {
-		if id, err = checkID("checkpoint", id); err != nil {
-			return err
-		}
-	}
-	state, err := s.stateAt(r.Context(), t, id, "", subgraphs)
+	id, err := optionalID("checkpoint", r.PathValue("checkpoint"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, state)
+	return s.stateAt(r.Context(), t, id, "", subgraphs)
 }
 
-func (s *states) getStateAt(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *states) getStateAt(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	var b struct {
 		Checkpoint checkpointRef `json:"checkpoint"`
 		Subgraphs  bool          `json:"subgraphs"`
 	}
 	if err := read(r, &b); err != nil {
-		return err
+		return nil, err
 	}
 	id, err := b.Checkpoint.id()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	state, err := s.stateAt(r.Context(), t, id, b.Checkpoint.NS, b.Subgraphs)
-	if err != nil {
-		return err
-	}
-	return write(w, state)
+	return s.stateAt(r.Context(), t, id, b.Checkpoint.NS, b.Subgraphs)
 }
 
 // id returns the checkpoint's ID; empty for the newest one.
@@ -291,17 +274,13 @@ func (c *checkpointRef) id() (string, error) {
 	if err := checkName("checkpoint_ns", c.NS); err != nil {
 		return "", err
 	}
-	if c.ID == nil || *c.ID == "" {
+	if c.ID == nil {
 		return "", nil
 	}
-	return checkID("checkpoint", *c.ID)
+	return optionalID("checkpoint", *c.ID)
 }
 
-func (s *states) updateState(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *states) updateState(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	var b struct {
 		Values       json.RawMessage `json:"values"`
 		AsNode       string          `json:"as_node"`
@@ -309,18 +288,18 @@ func (s *states) updateState(w http.ResponseWriter, r *http.Request) error {
 		CheckpointID *string         `json:"checkpoint_id"`
 	}
 	if err := read(r, &b); err != nil {
-		return err
+		return nil, err
 	}
 	g := s.graphOf(t)
 	if g == nil {
-		return malformed("Thread has no graph_id: run an assistant on it first, or set graph_id in its metadata")
+		return nil, malformed("Thread has no graph_id: run an assistant on it first, or set graph_id in its metadata")
 	}
 	open, err := s.db.OpenRuns(r.Context(), t.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(open) > 0 {
-		return conflict("Thread is busy")
+		return nil, conflict("Thread is busy")
 	}
 	if b.Checkpoint == nil {
 		b.Checkpoint = &checkpointRef{}
@@ -329,17 +308,20 @@ func (s *states) updateState(w http.ResponseWriter, r *http.Request) error {
 		b.Checkpoint.ID = b.CheckpointID
 	}
 	if err := s.edit(r.Context(), g, t.ID, b.Values, nil, b.AsNode, b.Checkpoint); err != nil {
-		return err
+		return nil, err
 	}
 	snap, err := s.on(g, t.ID).State(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.settle(r.Context(), t.ID, snap, nil); err != nil {
-		return err
+		return nil, err
+	}
+	if err := s.tellEdit(background(r), t.ID); err != nil { // what is written stands for all that
+		s.log.LogAttrs(r.Context(), slog.LevelWarn, "server: an edit could not be told of", slog.String("thread", t.ID), slog.Any("error", err))
 	}
 	ref := refTo(t.ID, "", snap.Checkpoint)
-	return write(w, map[string]any{"checkpoint": ref, "configurable": ref})
+	return map[string]any{"checkpoint": ref, "configurable": ref}, nil
 }
 
 // inputNode is what LangGraph's checkpoints call whoever gives an input.
@@ -457,38 +439,24 @@ func updateOf(values json.RawMessage, c *command) (json.RawMessage, error) {
 	}
 }
 
-// telling makes a handler tell those who have joined a thread of what it did to
-// the thread's state.
-func (s *states) telling(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := f(w, r); err != nil {
-			return err
-		}
-		thread, err := pathID(r, "thread")
-		if err != nil {
-			return err
-		}
-		if followed, err := s.feeds.followed(background(r), thread); err != nil || !followed {
-			return err
-		}
-		t, err := s.thread(background(r), thread)
-		if err != nil {
-			return err
-		}
-		state, err := s.stateAt(background(r), t, "", "", false)
-		if err != nil {
-			return err
-		}
-		data, err := json.Marshal(map[string]any{"thread_id": thread, "state": state})
-		if err != nil {
-			return err
-		}
-		return s.feeds.tell(background(r), thread, false, db.FeedEvent{Version: 1, Method: followState, Channel: followState, Data: data})
+// tellEdit tells those who have joined a thread of what an edit did to its state.
+func (s *states) tellEdit(ctx context.Context, thread string) error {
+	if followed, err := s.feeds.followed(ctx, thread); err != nil || !followed {
+		return err
 	}
-}
-
-func (s *states) patchState(w http.ResponseWriter, r *http.Request) error {
-	return s.threads.patchThread(w, r) // the metadata of a thread are what clients mean
+	t, err := s.thread(ctx, thread)
+	if err != nil {
+		return err
+	}
+	state, err := s.stateAt(ctx, t, "", "", false)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(map[string]any{"thread_id": thread, "state": state})
+	if err != nil {
+		return err
+	}
+	return s.feeds.tell(ctx, thread, false, db.FeedEvent{Version: 1, Method: followState, Channel: followState, Data: data})
 }
 
 // settle notes on a thread what came of a run or an edit.
@@ -554,68 +522,61 @@ type historyQuery struct {
 	Checkpoint *checkpointRef `json:"checkpoint"`
 }
 
-func (s *states) postHistory(w http.ResponseWriter, r *http.Request) error {
-	var q historyQuery
-	if err := read(r, &q); err != nil {
-		return err
-	}
-	return s.history(w, r, q)
+func (s *states) postHistory(w http.ResponseWriter, r *http.Request, q *historyQuery) (any, error) {
+	return s.history(r, q)
 }
 
-func (s *states) getHistory(w http.ResponseWriter, r *http.Request) error {
-	limit, err := number(r, "limit", 10)
+func (s *states) getHistory(w http.ResponseWriter, r *http.Request) (any, error) {
+	limit, err := number(r, "limit", 10, 0, maxPage)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	q := historyQuery{Limit: &limit}
+	q := &historyQuery{Limit: &limit}
 	if b := r.URL.Query().Get("before"); b != "" {
 		if json.Unmarshal([]byte(b), &q.Before) != nil {
 			q.Before.id = b
 		}
 	}
-	return s.history(w, r, q)
+	return s.history(r, q)
 }
 
-func (s *states) history(w http.ResponseWriter, r *http.Request, q historyQuery) error {
+func (s *states) history(r *http.Request, q *historyQuery) (any, error) {
 	t, err := s.threadOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p, err := paging{Limit: q.Limit}.page(10)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if q.Before.id != "" {
-		if q.Before.id, err = checkID("checkpoint", q.Before.id); err != nil {
-			return err
-		}
+	if q.Before.id, err = optionalID("checkpoint", q.Before.id); err != nil {
+		return nil, err
 	}
 	out := []*threadState{}
 	g := s.graphOf(t)
 	if g == nil || p.Limit == 0 {
-		return write(w, out)
+		return out, nil
 	}
 	if _, err := q.Checkpoint.id(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.checkFilter("metadata", q.Metadata); err != nil {
-		return err
+		return nil, err
 	}
 	thread, err := s.in(g, t.ID, ns(q.Checkpoint))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b, done := s.budget(r)
-	defer done()
+	b := s.budget(r)
 	entries, err := moments(b.ctx, thread, t, graph.HistoryQuery{AllBranches: true}, q.Before.id, p.Limit, matching(q.Metadata, b))
 	if err = b.or(err); err != nil {
-		return err
+		return nil, err
 	}
 	for i, e := range entries {
 		at := thread
 		if i == 0 && !e.input { // maybe as it is now
 			if at, err = s.at(b.ctx, thread, t.ID, ns(q.Checkpoint), e.Checkpoint); err != nil {
-				return err
+				return nil, err
 			}
 			e.at = ""
 		}
@@ -624,14 +585,11 @@ func (s *states) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 			err = b.spend(len(state.Values))
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out = append(out, state)
 	}
-	if err := s.results(b.ctx, thread, t, &q, entries, out, b); err != nil {
-		return err
-	}
-	return write(w, out)
+	return out, s.results(b.ctx, thread, t, q, entries, out, b)
 }
 
 func ns(c *checkpointRef) string {
@@ -674,4 +632,14 @@ func (s *states) newest(ctx context.Context, thread string) (*snapshot, *served,
 		return nil, g, nil
 	}
 	return snap, g, err
+}
+
+// outcome returns what a thread's graph shows of its state, and what it asks.
+func (s *states) outcome(ctx context.Context, thread string) (values json.RawMessage, asked []interruptValue, err error) {
+	snap, _, err := s.newest(ctx, thread)
+	if err != nil || snap == nil {
+		return noState.Values, nil, err
+	}
+	values, err = wholeMessages(snap.OutputJSON())
+	return values, stateOf(snap, false).Interrupts, err
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,18 +64,18 @@ type threads struct {
 
 func (s *threads) routes() []route {
 	return []route{
-		{"POST /threads", "createThread", rule{resource: Threads, verb: Create, how: byHandler}, s.createThread},
-		{"POST /threads/search", "searchThreads", rule{resource: Threads, verb: Search, how: byHandler}, s.searchThreads},
-		{"POST /threads/count", "countThreads", rule{resource: Threads, verb: Search, how: byHandler}, s.countThreads},
-		{"POST /threads/prune", "pruneThreads", rule{resource: Threads, verb: Delete, how: byHandler}, s.pruneThreads},
+		{"POST /threads", "createThread", rule{resource: Threads, verb: Create, how: byHandler}, given(s.createThread)},
+		{"POST /threads/search", "searchThreads", rule{resource: Threads, verb: Search, how: byHandler}, listing(s.findThreads)},
+		{"POST /threads/count", "countThreads", rule{resource: Threads, verb: Search, how: byHandler}, counting(s.findThreads)},
+		{"POST /threads/prune", "pruneThreads", rule{resource: Threads, verb: Delete, how: byHandler}, given(s.pruneThreads)},
 		{"POST /threads/import", "importThread", rule{resource: Threads, verb: Create, how: byHandler}, s.importThread},
-		{"GET /threads/{thread}", "getThread", rule{resource: Threads, verb: Read}, s.getThread},
-		{"PATCH /threads/{thread}", "patchThread", rule{resource: Threads, verb: Update, how: byHandler}, s.patchThread},
-		{"DELETE /threads/{thread}", "deleteThread", rule{resource: Threads, verb: Delete}, s.deleteThread},
-		{"GET /threads/{thread}/feedback", "listFeedback", rule{resource: Threads, verb: Read}, s.listFeedback},
-		{"POST /threads/{thread}/feedback", "giveFeedback", rule{resource: Threads, verb: Update}, s.giveFeedback},
-		{"DELETE /threads/{thread}/feedback/{feedback}", "deleteFeedback", rule{resource: Threads, verb: Update}, s.deleteFeedback},
-		{"POST /threads/{thread}/copy", "copyThread", rule{resource: Threads, verb: Create, how: byHandler}, s.copyThread},
+		{"GET /threads/{thread}", "getThread", rule{resource: Threads, verb: Read}, s.onThread(s.getThread)},
+		{"PATCH /threads/{thread}", "patchThread", rule{resource: Threads, verb: Update, how: byHandler}, given(s.patchThread)},
+		{"DELETE /threads/{thread}", "deleteThread", rule{resource: Threads, verb: Delete}, s.onThread(s.deleteThread)},
+		{"GET /threads/{thread}/feedback", "listFeedback", rule{resource: Threads, verb: Read}, s.onThread(s.listFeedback)},
+		{"POST /threads/{thread}/feedback", "giveFeedback", rule{resource: Threads, verb: Update}, s.onThread(s.giveFeedback)},
+		{"DELETE /threads/{thread}/feedback/{feedback}", "deleteFeedback", rule{resource: Threads, verb: Update}, s.onThread(s.deleteFeedback)},
+		{"POST /threads/{thread}/copy", "copyThread", rule{resource: Threads, verb: Create, how: byHandler}, s.onThread(s.copyThread)},
 	}
 }
 
@@ -170,10 +171,7 @@ func (s *base) graphOf(t *db.Thread) *served {
 
 func (s *base) thread(ctx context.Context, id string) (*db.Thread, error) {
 	t, err := s.db.Thread(ctx, id)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, notFound("Thread with ID %s not found", id)
-	}
-	return t, err
+	return t, missing(err, "Thread with ID %s not found", id)
 }
 
 // threadOf returns the thread in the path.
@@ -246,74 +244,53 @@ type superstep struct {
 	} `json:"updates"`
 }
 
-func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
-	var b threadBody
-	if err := read(r, &b); err != nil {
-		return err
+func (s *threads) createThread(w http.ResponseWriter, r *http.Request, b *threadBody) (any, error) {
+	if err := oneOf("if_exists", b.IfExists, "raise", "do_nothing"); err != nil {
+		return nil, err
 	}
-	switch b.IfExists {
-	case "", "raise", "do_nothing":
-	default:
-		return invalid("if_exists must be raise or do_nothing")
-	}
-	id := uuid.Must(uuid.NewV7()).String()
-	if b.ThreadID != "" {
-		var err error
-		if id, err = checkID("thread", b.ThreadID); err != nil {
-			return err
-		}
+	id, err := checkID("thread", cmp.Or(b.ThreadID, uuid.Must(uuid.NewV7()).String()))
+	if err != nil {
+		return nil, err
 	}
 	if b.GraphID != "" {
 		if s.graphs[b.GraphID] == nil {
-			return notFound("Graph %q not found", b.GraphID)
+			return nil, notFound("Graph %q not found", b.GraphID)
 		}
 		b.Metadata = b.Metadata.with(object{"graph_id": jsonText(b.GraphID)})
 	}
 	if err := s.checkMetadata(b.Metadata); err != nil {
-		return err
+		return nil, err
 	}
 	var mine Filter
-	var err error
-	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
-		return err
-	}
-	if err := within(mine, b.Metadata.raw()); err != nil {
-		return err
+	if b.Metadata, mine, err = s.access.stampNew(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
+		return nil, err
 	}
 	t := s.newThread(id, b.Metadata, false)
 	b.TTL.apply(t, t.CreatedAt)
 	if len(b.Supersteps) > 0 && s.graphOf(t) == nil {
-		return invalid("supersteps need graph_id, in the body or its metadata")
+		return nil, invalid("supersteps need graph_id, in the body or its metadata")
 	}
 	err = s.addThread(r.Context(), t)
 	if errors.Is(err, db.ErrExists) {
 		if b.IfExists != "do_nothing" {
-			return conflict("Thread already exists")
+			return nil, conflict("Thread already exists")
 		}
 		if t, err = s.thread(r.Context(), id); err != nil {
-			return err
+			return nil, err
 		}
 		if !mine.allows(t.Metadata) {
-			return conflict("Thread already exists")
+			return nil, conflict("Thread already exists")
 		}
-		v, err := s.view(r.Context(), t, true)
-		if err != nil {
-			return err
-		}
-		return write(w, v)
+		return s.view(r.Context(), t, true)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	note(r.Context(), "thread", id)
 	if err := s.seed(r.Context(), t, b.Supersteps); err != nil {
-		return errors.Join(err, s.removeThread(background(r), id))
+		return nil, errors.Join(err, s.removeThread(background(r), id))
 	}
-	v, err := s.view(r.Context(), t, true)
-	if err != nil {
-		return err
-	}
-	return write(w, v)
+	return s.view(r.Context(), t, true)
 }
 
 // newThread returns a thread that is kept as long as the server keeps them, or, if it is
@@ -347,30 +324,18 @@ func as(step superstep, node string) bool {
 	return len(step.Updates) == 1 && step.Updates[0].AsNode == node
 }
 
-func (s *threads) getThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
-	v, err := s.view(r.Context(), t, true)
-	if err != nil {
-		return err
-	}
-	return write(w, v)
+func (s *threads) getThread(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
+	return s.view(r.Context(), t, true)
 }
 
-func (s *threads) patchThread(w http.ResponseWriter, r *http.Request) error {
-	var b threadBody
-	if err := read(r, &b); err != nil {
-		return err
-	}
+func (s *threads) patchThread(w http.ResponseWriter, r *http.Request, b *threadBody) (any, error) {
 	id, err := pathID(r, "thread")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var mine Filter
 	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Update, ID: id}, b.Metadata); err != nil {
-		return err
+		return nil, err
 	}
 	t, err := s.db.UpdateThread(r.Context(), id, func(t *db.Thread) error {
 		if !mine.allows(t.Metadata) {
@@ -388,32 +353,19 @@ func (s *threads) patchThread(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	})
 	if errors.Is(err, db.ErrNotFound) {
-		return notFound("Thread with ID %s not found", id)
+		return nil, notFound("Thread with ID %s not found", id)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.Header.Get("Prefer") == "return=minimal" {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return noContent, nil
 	}
-	v, err := s.view(r.Context(), t, true)
-	if err != nil {
-		return err
-	}
-	return write(w, v)
+	return s.view(r.Context(), t, true)
 }
 
-func (s *threads) deleteThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
-	if err := s.removeThread(background(r), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+func (s *threads) deleteThread(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
+	return noContent, unlessGone(s.removeThread(background(r), t.ID))
 }
 
 // addThread makes a thread. What was told of another one of its ID isn't told of it.
@@ -467,7 +419,7 @@ func (s *threads) removeExpired(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := s.removeThread(ctx, id); err != nil && !errors.Is(err, db.ErrNotFound) {
+		if err := unlessGone(s.removeThread(ctx, id)); err != nil {
 			return err
 		}
 	}
@@ -475,56 +427,39 @@ func (s *threads) removeExpired(ctx context.Context) error {
 }
 
 type threadSearch struct {
-	paging
-	Metadata object            `json:"metadata"`
-	IDs      []string          `json:"ids"`
-	Status   string            `json:"status"`
-	Values   object            `json:"values"`
-	Query    string            `json:"query"`
-	Select   []string          `json:"select"`
-	Extract  map[string]string `json:"extract"`
-	Due      *time.Time        `json:"due_before"`
+	searching
+	IDs     []string          `json:"ids"`
+	Status  string            `json:"status"`
+	Values  object            `json:"values"`
+	Query   string            `json:"query"`
+	Extract map[string]string `json:"extract"`
+	Due     *time.Time        `json:"due_before"`
 
 	due map[string]time.Time // by thread, of those that were due by then
 }
 
-func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
-	if err = read(r, &q); err != nil {
-		return
-	}
-	if p, err = q.page(10); err != nil {
-		return
-	}
-	by, err := sorting(q.SortBy, "thread_id", "status", "created_at", "updated_at", "state_updated_at")
-	if err != nil {
-		return
-	}
-	if err = checkSelect(q.Select, threadMembers); err != nil {
-		return
-	}
-	switch q.Status {
-	case "", db.Idle, db.Busy, db.Interrupted, db.Failed:
-	default:
-		return q, p, nil, 0, invalid("status must be idle, busy, interrupted or error")
+func (s *threads) findThreads(r *http.Request, q *threadSearch) (*found, error) {
+	p, by, err := s.checkSearch(&q.searching, threadMembers, "thread_id", "status", "created_at", "updated_at", "state_updated_at")
+	if err = errors.Join(err, oneOf("status", q.Status, db.Idle, db.Busy, db.Interrupted, db.Failed)); err != nil {
+		return nil, err
 	}
 	said := strings.Fields(q.Query)
 	if len(said) > 20 {
-		return q, p, nil, 0, invalid("query has %d words, of at most 20", len(said))
+		return nil, invalid("query has %d words, of at most 20", len(said))
 	}
-	err = errors.Join(checkName("query", q.Query), s.checkFilter("metadata", q.Metadata), s.checkFilter("values", q.Values), s.checkList("ids", len(q.IDs)))
-	if err != nil {
-		return q, p, nil, 0, err
+	if err := errors.Join(checkName("query", q.Query), s.checkFilter("values", q.Values), s.checkList("ids", len(q.IDs))); err != nil {
+		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Search})
 	if err != nil {
-		return q, p, nil, 0, err
+		return nil, err
 	}
 	// Other texts are the ID of no thread.
 	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool { given, err := checkID("thread", id); return err != nil || given != id })
 	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw()), Words: said}
 	if q.Due != nil {
 		if q.due, err = s.overdue(r.Context(), *q.Due); err != nil {
-			return q, p, nil, 0, err
+			return nil, err
 		}
 		if q.IDs == nil {
 			q.IDs = slices.Collect(maps.Keys(q.due))
@@ -534,8 +469,9 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 	if len(q.IDs) <= maxPage { // databases limit what a statement may ask for
 		f.IDs = q.IDs
 	}
+	b := s.budget(r)
 	match, values := matching(q.Metadata, b), matching(q.Values, b)
-	found, total, err = s.db.Threads(b.ctx, f, by, p, func(t *db.Thread) bool {
+	list, total, err := s.db.Threads(b.ctx, f, by, p, func(t *db.Thread) bool {
 		if b.ctx.Err() != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !mine.allows(t.Metadata) || !match(t.Metadata) {
 			return false
 		}
@@ -549,7 +485,7 @@ func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.
 		}
 		return b.spend(len(v.Values)) == nil && values(v.Values)
 	})
-	return q, p, found, total, b.or(err)
+	return &found{p, len(list), total, func() (any, error) { return s.shown(q, list, b) }}, b.or(err)
 }
 
 // overdue returns when threads were due that are so since a time and that no run has taken:
@@ -573,16 +509,11 @@ func (s *threads) overdue(ctx context.Context, before time.Time) (map[string]tim
 	return due, err
 }
 
-func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {
-	b, done := s.budget(r)
-	defer done()
-	q, p, found, total, err := s.findThreads(r, b)
-	if err != nil {
-		return err
-	}
+// shown shows threads as a search asks for them.
+func (s *threads) shown(q *threadSearch, found []*db.Thread, b *budget) (any, error) {
 	wanted, err := parsePaths(q.Extract)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	titles := slices.Contains(q.Select, "title")
 	whole := len(q.Select) == 0 || slices.Contains(q.Select, "values") || slices.Contains(q.Select, "interrupts") || len(q.Extract) > 0
@@ -591,61 +522,45 @@ func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {
 		if views[i], err = s.view(b.ctx, t, whole || titles && t.Title == nil); err == nil {
 			err = b.spend(len(views[i].Values))
 		}
-		views[i].Due = instant(q.due[t.ID])
 		if err == nil && len(wanted) > 0 {
 			views[i].Extracted, err = wanted.extract(views[i], b)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
+		views[i].Due = instant(q.due[t.ID])
 	}
-	pages(w, p, len(found), total)
 	if len(q.Select) > 0 && len(q.Extract) > 0 {
 		q.Select = append(q.Select, "extracted")
 	}
-	return writeSelected(w, views, q.Select)
+	return selected(views, q.Select)
 }
 
-func (s *threads) countThreads(w http.ResponseWriter, r *http.Request) error {
-	b, done := s.budget(r)
-	defer done()
-	_, _, _, total, err := s.findThreads(r, b)
-	if err != nil {
-		return err
-	}
-	return write(w, total)
+type pruneBody struct {
+	ThreadIDs []string `json:"thread_ids"`
+	Strategy  string   `json:"strategy"`
 }
 
-func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request) error {
-	var b struct {
-		ThreadIDs []string `json:"thread_ids"`
-		Strategy  string   `json:"strategy"`
-	}
-	if err := read(r, &b); err != nil {
-		return err
-	}
-	if b.Strategy != "" && b.Strategy != "delete" && b.Strategy != "keep_latest" {
-		return invalid("strategy must be delete or keep_latest")
-	}
-	if err := s.checkList("thread_ids", len(b.ThreadIDs)); err != nil {
-		return err
+func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request, b *pruneBody) (any, error) {
+	if err := errors.Join(oneOf("strategy", b.Strategy, "delete", "keep_latest"), s.checkList("thread_ids", len(b.ThreadIDs))); err != nil {
+		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pruned := 0
 	for _, id := range b.ThreadIDs {
 		id, err := checkID("thread", id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		t, err := s.db.Thread(r.Context(), id)
 		if errors.Is(err, db.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !mine.allows(t.Metadata) {
 			continue
@@ -664,35 +579,28 @@ func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		if err != nil && !errors.Is(err, db.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) {
-			return err
+			return nil, err
 		}
 		pruned++
 	}
-	return write(w, map[string]int{"pruned_count": pruned})
+	return map[string]int{"pruned_count": pruned}, nil
 }
 
-func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.threadOf(r)
-	if err != nil {
-		return err
-	}
+func (s *threads) copyThread(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	id := uuid.Must(uuid.NewV7()).String()
 	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); isNotFound(err) {
-		return conflict("Thread with ID %s cannot be copied", t.ID)
+		return nil, conflict("Thread with ID %s cannot be copied", t.ID)
 	} else if err != nil {
-		return err
+		return nil, err
 	}
-	metadata, mine, err := s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
+	metadata, _, err := s.access.stampNew(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	made := s.newThread(id, metadata, false)
 	if t.TTL > 0 {
 		ttl := ttl{minutes: t.TTL, set: true}
 		ttl.apply(made, made.CreatedAt)
-	}
-	if err := within(mine, made.Metadata); err != nil {
-		return err
 	}
 	note(r.Context(), "thread", id)
 	made.Config, made.Error, made.Title = t.Config, t.Error, t.Title
@@ -700,22 +608,18 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 		made.Status = t.Status
 	}
 	if err := s.addThread(r.Context(), made); err != nil {
-		return err
+		return nil, err
 	}
 	if g := s.graphOf(t); g != nil {
 		err := s.on(g, t.ID).Copy(r.Context(), id)
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-			return errors.Join(err, s.removeThread(background(r), id))
+			return nil, errors.Join(err, s.removeThread(background(r), id))
 		}
 		if err := s.noteSaid(r.Context(), g, made.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	v, err := s.view(r.Context(), made, true)
-	if err != nil {
-		return err
-	}
-	return write(w, v)
+	return s.view(r.Context(), made, true)
 }
 
 // noteSaid notes what the state of a thread says that got it from another.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/superstep-dev/superstep/server/internal/db"
@@ -19,8 +20,7 @@ type stream struct {
 	ctx  context.Context // of the request
 	left func(*feed)
 
-	waited  int64     // up to where it was read by wait
-	asked   time.Time // when the database was asked whether the run is over
+	asked   time.Time // when the database was asked whether the run is over, or there was news
 	gone    bool      // it is, and what it streamed was read
 	over    bool
 	outcome json.RawMessage // what waiting for it returns, if that is known once it is over
@@ -93,6 +93,9 @@ func (s *stream) read(ctx context.Context, from int64) (ev *db.FeedEvent, err er
 			if len(ev.Data) > 0 {
 				s.outcome = ev.Data
 			}
+		case err == nil:
+			s.asked = time.Now()
+			return ev, nil
 		case errors.Is(err, errRemoved):
 			return s.removed(), nil
 		case !errors.Is(err, context.DeadlineExceeded) || s.ctx.Err() != nil:
@@ -141,16 +144,42 @@ func (s *stream) ended() bool {
 	return !s.feed.toldBy(s.run.ID)
 }
 
-// wait waits until the run is over. It returns errOver if it goes on in another process.
-func (s *stream) wait(ctx context.Context) error {
-	for {
-		ev, err := s.read(ctx, s.waited)
-		if errors.Is(err, io.EOF) {
-			return nil
+// events yields what is left from a number on, and then what happens, until the run is over.
+// The error is the context's, errOver if the run goes on in another process, or that of beat,
+// which is called every so often; it may be nil. None has no events.
+func (s *stream) events(ctx context.Context, from int64, every time.Duration, beat func() error) iter.Seq2[*db.FeedEvent, error] {
+	return func(yield func(*db.FeedEvent, error) bool) {
+		for s != nil {
+			wait, stop := context.WithTimeout(ctx, every)
+			err := s.until(wait, &from, yield)
+			stop()
+			switch {
+			case err == nil, errors.Is(err, io.EOF):
+				return
+			case ctx.Err() != nil:
+				err = ctx.Err()
+			case errors.Is(err, context.DeadlineExceeded):
+				if err = nil; beat != nil {
+					err = beat()
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
 		}
+	}
+}
+
+// until yields events until there is an error; without one nobody wants more.
+func (s *stream) until(ctx context.Context, from *int64, yield func(*db.FeedEvent, error) bool) error {
+	for {
+		ev, err := s.read(ctx, *from)
 		if err != nil {
 			return err
 		}
-		s.waited = ev.Seq + 1
+		if *from = ev.Seq + 1; !yield(ev, nil) {
+			return nil
+		}
 	}
 }

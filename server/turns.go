@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/turn"
@@ -193,34 +192,16 @@ func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.
 			return
 		}
 		defer log.leave()
-		for from := int64(0); log != nil; {
-			wait, stop := context.WithTimeout(ctx, heartbeat)
-			ev, err := log.read(wait, from)
-			stop()
-			switch {
-			case ctx.Err() != nil:
-				yield(nil, ctx.Err())
-				return
-			case errors.Is(err, context.DeadlineExceeded):
-				if beat != nil {
-					if err := beat(); err != nil {
-						yield(nil, err)
-						return
-					}
-				}
-				continue
-			case errors.Is(err, errOver):
-				yield(nil, errEnding)
-				return
-			case err != nil: // the run is over
-				return
+		for ev, err := range log.events(ctx, 0, heartbeat, beat) {
+			var told turn.Event
+			if err == nil {
+				told, err = turn.Decode(ev.Method, ev.Data)
 			}
-			from = ev.Seq + 1
-			told, err := turn.Decode(ev.Method, ev.Data)
-			if err != nil || told != nil {
-				if !yield(told, err) || err != nil {
-					return
-				}
+			if errors.Is(err, errOver) {
+				err = errEnding
+			}
+			if (told != nil || err != nil) && (!yield(told, err) || err != nil) {
+				return
 			}
 		}
 	}
@@ -228,9 +209,7 @@ func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.
 
 func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 	if t.log != nil && !t.log.over {
-		if err := t.log.wait(ctx); err != nil {
-			return nil, err
-		}
+		return nil, errEnding
 	}
 	run, err := t.runs.db.Run(ctx, t.run.ID)
 	if err != nil && !errors.Is(err, db.ErrNotFound) { // it went with its thread
@@ -250,14 +229,12 @@ func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 	if run.Error != nil {
 		end.Failure = &turn.Failure{Type: run.Error.Error, Text: run.Error.Message}
 	}
-	snap, _, err := t.runs.states.newest(ctx, run.ThreadID)
-	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) || snap == nil {
-		return end, err
-	}
-	if end.Values, err = wholeMessages(snap.OutputJSON()); err != nil {
+	values, asked, err := t.runs.states.outcome(ctx, run.ThreadID)
+	if err != nil {
 		return nil, err
 	}
-	for _, q := range stateOf(snap, false).Interrupts {
+	end.Values = values
+	for _, q := range asked {
 		end.Questions = append(end.Questions, questionOf(q))
 	}
 	end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0

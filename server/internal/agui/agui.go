@@ -30,10 +30,7 @@ func Refuse(w http.ResponseWriter, _ *http.Request, f *turn.Fault) {
 	if status == http.StatusUnprocessableEntity {
 		status = http.StatusBadRequest
 	}
-	data, _ := json.Marshal(map[string]string{"code": codeOf(f), "message": f.Text}) // of texts
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(data) // a client that has gone needs no error
+	turn.Refuse(w, status, map[string]string{"code": codeOf(f), "message": f.Text})
 }
 
 func codeOf(f *turn.Fault) string {

@@ -287,21 +287,11 @@ func (t *teller) used() []event {
 
 // follow streams the events of a run.
 func (a Agents) follow(w http.ResponseWriter, r *http.Request, in *input, run turn.Run, before *turn.Thread) error {
-	turn.Stream(w)
-	flush := http.NewResponseController(w).Flush
-	raw := func(text string) error {
-		if _, err := w.Write([]byte(text)); err != nil {
-			return err
-		}
-		return flush()
+	out, err := turn.NewStream(w)
+	if err != nil {
+		return err
 	}
-	t := &teller{byIndex: map[string]string{}, usage: map[string]chat.Usage{}, put: func(e event) error {
-		data, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		return raw("data: " + string(data) + "\n\n")
-	}}
+	t := &teller{byIndex: map[string]string{}, usage: map[string]chat.Usage{}, put: func(e event) error { return out.Send("", e) }}
 	started := event{"type": "RUN_STARTED", "threadId": in.ThreadID, "runId": in.RunID, "protocolVersion": Version, "metadata": event{"superstep_run_id": run.ID()}}
 	if in.Parent != "" {
 		started["parentRunId"] = in.Parent
@@ -309,7 +299,7 @@ func (a Agents) follow(w http.ResponseWriter, r *http.Request, in *input, run tu
 	if err := t.put(started); err != nil {
 		return err
 	}
-	end, err := t.listen(r, run, func() error { return raw(": heartbeat\n\n") })
+	end, err := t.listen(r, run, out.Beat)
 	if err != nil && r.Context().Err() != nil {
 		return err
 	}

@@ -169,13 +169,28 @@ var migrations = []string{`
 		created bigint NOT NULL,
 		updated bigint NOT NULL,
 		expires bigint,
-		data text NOT NULL
+		data text NOT NULL,
+		title text NOT NULL,
+		says text
 	);
 	CREATE INDEX superstep_server_threads_created ON @superstep_server_threads (created, id);
 	CREATE INDEX superstep_server_threads_updated ON @superstep_server_threads (updated, id);
 	CREATE INDEX superstep_server_threads_graph ON @superstep_server_threads (graph, created);
 	CREATE INDEX superstep_server_threads_assistant ON @superstep_server_threads (assistant, created);
+	CREATE INDEX superstep_server_threads_owner ON @superstep_server_threads (owner, created);
 	CREATE INDEX superstep_server_threads_expires ON @superstep_server_threads (expires) WHERE expires IS NOT NULL;
+	CREATE TABLE @superstep_server_labels (
+		label text NOT NULL,
+		thread text NOT NULL REFERENCES @superstep_server_threads (id) ON DELETE CASCADE,
+		PRIMARY KEY (label, thread)
+	);
+	CREATE INDEX superstep_server_labels_thread ON @superstep_server_labels (thread);
+	CREATE TABLE @superstep_feedback (
+		id text PRIMARY KEY,
+		thread text NOT NULL REFERENCES @superstep_server_threads (id) ON DELETE CASCADE,
+		data text NOT NULL
+	);
+	CREATE INDEX superstep_feedback_thread ON @superstep_feedback (thread, id);
 	CREATE TABLE @superstep_runs (
 		id text PRIMARY KEY,
 		thread text NOT NULL,
@@ -185,28 +200,36 @@ var migrations = []string{`
 		updated bigint NOT NULL,
 		starts bigint NOT NULL,
 		holder text NOT NULL,
-		owner text NOT NULL DEFAULT '',
+		owner text NOT NULL,
 		stop bigint NOT NULL DEFAULT 0,
-		data text NOT NULL
+		data text NOT NULL,
+		graph text NOT NULL,
+		thread_owner text NOT NULL,
+		error text NOT NULL DEFAULT '',
+		began bigint,
+		ended bigint,
+		tokens_in bigint,
+		tokens_out bigint,
+		cost double precision
 	);
 	CREATE INDEX superstep_runs_thread ON @superstep_runs (thread, created, id);
 	CREATE INDEX superstep_runs_open ON @superstep_runs (holder) WHERE status IN ('pending', 'running');
 	CREATE INDEX superstep_runs_owner ON @superstep_runs (owner) WHERE status IN ('pending', 'running');
+	CREATE INDEX superstep_runs_turn ON @superstep_runs (thread, created, id) WHERE status IN ('pending', 'running');
+	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id, status, began, ended, tokens_in, tokens_out, cost);
+	CREATE INDEX superstep_runs_graph ON @superstep_runs (graph, created, id);
+	CREATE INDEX superstep_runs_assistant ON @superstep_runs (assistant, created, id);
+	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id) WHERE owner <> '';
+	CREATE INDEX superstep_runs_thread_owner ON @superstep_runs (thread_owner, created, id);
+	CREATE INDEX superstep_runs_amiss ON @superstep_runs (created, id, status, graph, assistant, owner, thread_owner, error) WHERE status <> 'success';
+	CREATE INDEX superstep_runs_spent ON @superstep_runs (created, id, tokens_in, tokens_out, cost, status, graph, assistant, owner, thread_owner) WHERE tokens_in + tokens_out > 0;
 	CREATE TABLE @superstep_instances (
 		id text PRIMARY KEY,
 		beat bigint NOT NULL
 	);
-	CREATE TABLE @superstep_events (
-		run text NOT NULL,
-		seq bigint NOT NULL,
-		at bigint NOT NULL,
-		event text NOT NULL,
-		data text NOT NULL,
-		PRIMARY KEY (run, seq)
-	);
-	CREATE INDEX superstep_events_at ON @superstep_events (at);
 	CREATE TABLE @superstep_crons (
 		id text PRIMARY KEY,
+		owner text NOT NULL,
 		assistant text NOT NULL,
 		thread text NOT NULL,
 		enabled bigint NOT NULL,
@@ -216,61 +239,7 @@ var migrations = []string{`
 		data text NOT NULL
 	);
 	CREATE INDEX superstep_crons_next ON @superstep_crons (next) WHERE next IS NOT NULL;
-	`, `
-	CREATE INDEX superstep_server_threads_owner ON @superstep_server_threads (owner, created);
-	CREATE INDEX superstep_runs_turn ON @superstep_runs (thread, created, id) WHERE status IN ('pending', 'running');
-	CREATE INDEX superstep_runs_working ON @superstep_runs (thread) WHERE status = 'running';
-	CREATE TABLE @superstep_feeds (
-		thread text NOT NULL,
-		kind text NOT NULL,
-		first bigint NOT NULL,
-		next bigint NOT NULL,
-		changed bigint NOT NULL,
-		wanted bigint NOT NULL,
-		PRIMARY KEY (thread, kind)
-	);
-	CREATE INDEX superstep_feeds_changed ON @superstep_feeds (changed);
-	CREATE TABLE @superstep_feed_events (
-		thread text NOT NULL,
-		kind text NOT NULL,
-		seq bigint NOT NULL,
-		at bigint NOT NULL,
-		ending bigint NOT NULL,
-		method text NOT NULL,
-		channel text NOT NULL,
-		namespace text NOT NULL,
-		data text NOT NULL,
-		PRIMARY KEY (thread, kind, seq)
-	);
-	CREATE INDEX superstep_feed_events_at ON @superstep_feed_events (at);
-	CREATE TABLE @superstep_webhooks (
-		id text PRIMARY KEY,
-		due bigint NOT NULL,
-		tries bigint NOT NULL,
-		url text NOT NULL,
-		data text NOT NULL
-	);
-	CREATE INDEX superstep_webhooks_due ON @superstep_webhooks (due);
-	`, `
-	ALTER TABLE @superstep_events ADD COLUMN told text NOT NULL DEFAULT '';
-	ALTER TABLE @superstep_feed_events ADD COLUMN told text NOT NULL DEFAULT '';
-	`, `
-	ALTER TABLE @superstep_webhooks ADD COLUMN owner text NOT NULL DEFAULT '';
-	CREATE INDEX superstep_webhooks_owner ON @superstep_webhooks (owner, due);
-	ALTER TABLE @superstep_crons ADD COLUMN owner text NOT NULL DEFAULT '';
 	CREATE INDEX superstep_crons_owner ON @superstep_crons (owner, next) WHERE next IS NOT NULL;
-	`, `
-	CREATE TABLE @superstep_server_labels (
-		label text NOT NULL,
-		thread text NOT NULL REFERENCES @superstep_server_threads (id) ON DELETE CASCADE,
-		PRIMARY KEY (label, thread)
-	);
-	CREATE INDEX superstep_server_labels_thread ON @superstep_server_labels (thread);
-	INSERT INTO @superstep_server_labels (label, thread) SELECT '', id FROM @superstep_server_threads;
-	`, `
-	DROP TABLE @superstep_events;
-	DROP TABLE @superstep_feeds;
-	DROP TABLE @superstep_feed_events;
 	CREATE TABLE @superstep_feeds (
 		thread text PRIMARY KEY,
 		first bigint NOT NULL,
@@ -285,6 +254,7 @@ var migrations = []string{`
 		seq bigint NOT NULL,
 		at bigint NOT NULL,
 		run text NOT NULL,
+		nth bigint NOT NULL,
 		version bigint NOT NULL,
 		ending bigint NOT NULL,
 		method text NOT NULL,
@@ -295,41 +265,17 @@ var migrations = []string{`
 		PRIMARY KEY (thread, seq)
 	);
 	CREATE INDEX superstep_feed_events_at ON @superstep_feed_events (at);
-	ALTER TABLE @superstep_runs ADD COLUMN graph text NOT NULL DEFAULT '';
-	ALTER TABLE @superstep_runs ADD COLUMN thread_owner text NOT NULL DEFAULT '';
-	ALTER TABLE @superstep_runs ADD COLUMN error text NOT NULL DEFAULT '';
-	ALTER TABLE @superstep_runs ADD COLUMN began bigint;
-	ALTER TABLE @superstep_runs ADD COLUMN ended bigint;
-	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id, status, began, ended);
-	CREATE INDEX superstep_runs_graph ON @superstep_runs (graph, created, id);
-	CREATE INDEX superstep_runs_assistant ON @superstep_runs (assistant, created, id);
-	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id);
-	CREATE INDEX superstep_runs_thread_owner ON @superstep_runs (thread_owner, created, id);
-	CREATE INDEX superstep_runs_amiss ON @superstep_runs (created, id, status, graph, assistant, owner, thread_owner, error) WHERE status <> 'success';
-	`, `
-	ALTER TABLE @superstep_runs ADD COLUMN tokens_in bigint;
-	ALTER TABLE @superstep_runs ADD COLUMN tokens_out bigint;
-	ALTER TABLE @superstep_runs ADD COLUMN cost double precision;
-	DROP INDEX @superstep_runs_created;
-	CREATE INDEX superstep_runs_created ON @superstep_runs (created, id, status, began, ended, tokens_in, tokens_out, cost);
-	CREATE INDEX superstep_runs_spent ON @superstep_runs (created, id, tokens_in, tokens_out, cost, status, graph, assistant, owner, thread_owner) WHERE tokens_in + tokens_out > 0;
-	`, `
-	ALTER TABLE @superstep_server_threads ADD COLUMN title text NOT NULL DEFAULT '';
-	ALTER TABLE @superstep_server_threads ADD COLUMN says text;
-	`, `
-	CREATE TABLE @superstep_feedback (
+	CREATE TABLE @superstep_webhooks (
 		id text PRIMARY KEY,
-		thread text NOT NULL REFERENCES @superstep_server_threads (id) ON DELETE CASCADE,
+		owner text NOT NULL,
+		due bigint NOT NULL,
+		tries bigint NOT NULL,
+		url text NOT NULL,
 		data text NOT NULL
 	);
-	CREATE INDEX superstep_feedback_thread ON @superstep_feedback (thread, id);
-	`, `
-	DROP INDEX @superstep_runs_working;
-	DROP INDEX @superstep_runs_started_by;
-	CREATE INDEX superstep_runs_started_by ON @superstep_runs (owner, created, id) WHERE owner <> '';
-	`, `
-	ALTER TABLE @superstep_feed_events ADD COLUMN nth bigint NOT NULL DEFAULT 0;
-	`}
+	CREATE INDEX superstep_webhooks_due ON @superstep_webhooks (due);
+	CREATE INDEX superstep_webhooks_owner ON @superstep_webhooks (owner, due);
+`}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a
 // parameter.
@@ -405,6 +351,45 @@ func one[T any](ctx context.Context, d *DB, e execer, query string, args ...any)
 	}
 	v := new(T)
 	return v, json.Unmarshal([]byte(data), v)
+}
+
+// value reads the one value of one row; the zero one if there is no row.
+func value[T any](ctx context.Context, d *DB, e execer, query string, args ...any) (v T, err error) {
+	if err = e.QueryRowContext(ctx, d.bind(query), args...).Scan(&v); errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return v, err
+}
+
+// list reads rows.
+func list[T any](ctx context.Context, d *DB, e execer, scan func(*sql.Rows, *T) error, query string, args ...any) (out []T, err error) {
+	rows, err := e.QueryContext(ctx, d.bind(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var v T
+		if err := scan(rows, &v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// texts is list for rows of one text.
+func (d *DB) texts(ctx context.Context, e execer, query string, args ...any) ([]string, error) {
+	return list(ctx, d, e, func(r *sql.Rows, s *string) error { return r.Scan(s) }, query, args...)
+}
+
+// remove is exec for what must be there.
+func (d *DB) remove(ctx context.Context, e execer, query string, args ...any) error {
+	n, err := d.exec(ctx, e, query, args...)
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
 }
 
 // Page selects a part of what a search finds.

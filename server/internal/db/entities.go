@@ -62,9 +62,8 @@ func (d *DB) Assistant(ctx context.Context, id string) (*Assistant, error) {
 
 // NewestVersion returns the highest version of an assistant, whichever is its
 // latest.
-func (d *DB) NewestVersion(ctx context.Context, id string) (v int64, err error) {
-	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(version), 0) FROM @superstep_assistant_versions WHERE id = ?`), id).Scan(&v)
-	return v, err
+func (d *DB) NewestVersion(ctx context.Context, id string) (int64, error) {
+	return value[int64](ctx, d, d.reads, `SELECT coalesce(max(version), 0) FROM @superstep_assistant_versions WHERE id = ?`, id)
 }
 
 // SetLatest makes a version that exists the latest.
@@ -127,11 +126,7 @@ func (d *DB) DeleteAssistant(ctx context.Context, id string) error {
 		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_assistant_versions WHERE id = ?`, id); err != nil {
 			return err
 		}
-		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_assistants WHERE id = ?`, id)
-		if err == nil && n == 0 {
-			return ErrNotFound
-		}
-		return err
+		return d.remove(ctx, tx, `DELETE FROM @superstep_assistants WHERE id = ?`, id)
 	})
 }
 
@@ -290,10 +285,7 @@ func (d *DB) UpdateThread(ctx context.Context, id string, change func(*Thread) e
 		}
 		return d.putThread(ctx, tx, out)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 func (d *DB) putThread(ctx context.Context, e execer, t *Thread) error {
@@ -385,24 +377,7 @@ func padded[T any](list []T) []T {
 
 // ExpiredThreads returns the IDs of threads whose time is over.
 func (d *DB) ExpiredThreads(ctx context.Context, now time.Time, limit int) ([]string, error) {
-	return d.ids(ctx, `SELECT id FROM @superstep_server_threads WHERE expires <= ? ORDER BY expires LIMIT ?`, now.UnixMicro(), limit)
-}
-
-func (d *DB) ids(ctx context.Context, query string, args ...any) ([]string, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		out = append(out, id)
-	}
-	return out, rows.Err()
+	return d.texts(ctx, d.reads, `SELECT id FROM @superstep_server_threads WHERE expires <= ? ORDER BY expires LIMIT ?`, now.UnixMicro(), limit)
 }
 
 // RemoveWithin is how long who removes a thread has for it, until others try.
@@ -436,14 +411,10 @@ func (t *Thread) remove(now time.Time) { t.Status, t.ExpiresAt = removed, now.Ad
 // [DB.EndFeed] is called, or another thread of that ID is made.
 func (d *DB) DeleteThread(ctx context.Context, id string) error {
 	return d.tx(ctx, func(tx execer) error {
-		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_server_threads WHERE id = ? AND status = ?`, id, removed)
-		if err == nil && n == 0 {
-			return ErrNotFound
-		}
-		if err != nil {
+		if err := d.remove(ctx, tx, `DELETE FROM @superstep_server_threads WHERE id = ? AND status = ?`, id, removed); err != nil {
 			return err
 		}
-		_, err = d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id)
+		_, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id)
 		return err
 	})
 }
@@ -602,8 +573,7 @@ func (d *DB) room(ctx context.Context, tx execer, limit RunLimit) error {
 		if most < 0 {
 			return nil
 		}
-		var open int
-		err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE status IN ('pending', 'running')`+where), args...).Scan(&open)
+		open, err := value[int](ctx, d, tx, `SELECT count(*) FROM @superstep_runs WHERE status IN ('pending', 'running')`+where, args...)
 		if err == nil && open >= most {
 			err = fmt.Errorf("%w: %d, of at most %d", ErrTooMany, open, most)
 		}
@@ -614,11 +584,7 @@ func (d *DB) room(ctx context.Context, tx execer, limit RunLimit) error {
 
 // Run returns a run.
 func (d *DB) Run(ctx context.Context, id string) (*Run, error) {
-	r := new(Run)
-	if err := d.held(ctx, d.reads, id, "", r, ""); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return d.held(ctx, d.reads, id, "", "")
 }
 
 // ErrTaken says that another instance has taken a run over.
@@ -627,9 +593,9 @@ var ErrTaken = errors.New("another instance has taken the run over")
 // UpdateRun changes a run. If a holder is given and isn't the run's any more, it
 // returns ErrTaken.
 func (d *DB) UpdateRun(ctx context.Context, id, holder string, change func(*Run) error) (*Run, error) {
-	out := new(Run)
+	var out *Run
 	err := d.tx(ctx, func(tx execer) (err error) {
-		if err := d.held(ctx, tx, id, holder, out, d.forUpdate()); err != nil {
+		if out, err = d.held(ctx, tx, id, holder, d.forUpdate()); err != nil {
 			return err
 		}
 		if err := change(out); err != nil {
@@ -637,10 +603,7 @@ func (d *DB) UpdateRun(ctx context.Context, id, holder string, change func(*Run)
 		}
 		return d.putRun(ctx, tx, out)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 // BeginRun notes that a run of a holder works. Only one run of a thread may: if
@@ -831,24 +794,15 @@ func (d *DB) Turns(ctx context.Context, thread string, limit int) ([]Turn, error
 	part := func(where string) string {
 		return `SELECT * FROM (SELECT id, holder, status, starts, created FROM @superstep_runs WHERE ` + where + ` AND thread = ? ORDER BY created, id LIMIT ?) AS `
 	}
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM (`+part(working)+`working UNION ALL `+
-		part(`status IN ('pending', 'running') AND status <> 'running'`)+`waiting) AS turns ORDER BY status = 'running' DESC, created, id`), thread, limit, thread, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []Turn
-	for rows.Next() {
-		var t Turn
+	out, err := list(ctx, d, d.reads, func(r *sql.Rows, t *Turn) error {
 		var status string
 		var starts int64
-		if err := rows.Scan(&t.ID, &t.Holder, &status, &starts); err != nil {
-			return nil, err
-		}
+		err := r.Scan(&t.ID, &t.Holder, &status, &starts)
 		t.Running, t.Starts = status == Running, time.UnixMicro(starts)
-		out = append(out, t)
-	}
-	return out[:min(len(out), limit)], rows.Err()
+		return err
+	}, `SELECT id, holder, status, starts FROM (`+part(working)+`working UNION ALL `+
+		part(`status IN ('pending', 'running') AND status <> 'running'`)+`waiting) AS turns ORDER BY status = 'running' DESC, created, id`, thread, limit, thread, limit)
+	return out[:min(len(out), limit)], err
 }
 
 // AnyOpen reports whether a thread has runs that have not ended.
@@ -857,8 +811,7 @@ func (d *DB) AnyOpen(ctx context.Context, thread string) (bool, error) {
 }
 
 func (d *DB) anyOpen(ctx context.Context, e execer, thread string) (bool, error) {
-	var n int
-	err := e.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM (SELECT 1 FROM @superstep_runs WHERE status IN ('pending', 'running') AND thread = ? LIMIT 1) AS found`), thread).Scan(&n)
+	n, err := value[int](ctx, d, e, `SELECT count(*) FROM (SELECT 1 FROM @superstep_runs WHERE status IN ('pending', 'running') AND thread = ? LIMIT 1) AS found`, thread)
 	return n > 0, err
 }
 
@@ -868,29 +821,28 @@ func (d *DB) OpenAmong(ctx context.Context, threads []string) ([]string, error) 
 		return nil, nil
 	}
 	of := padded(slices.Clone(threads))
-	return d.ids(ctx, `SELECT DISTINCT thread FROM @superstep_runs WHERE status IN ('pending', 'running') AND thread IN (?`+strings.Repeat(`, ?`, len(of)-1)+`)`, anys(of)...)
+	return d.texts(ctx, d.reads, `SELECT DISTINCT thread FROM @superstep_runs WHERE status IN ('pending', 'running') AND thread IN (?`+strings.Repeat(`, ?`, len(of)-1)+`)`, anys(of)...)
 }
 
 // Holds reports whether an instance holds a run that has not ended.
 func (d *DB) Holds(ctx context.Context, id, instance string) (bool, error) {
-	var n int
-	err := d.reads.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE id = ? AND holder = ? AND status IN ('pending', 'running')`), id, instance).Scan(&n)
+	n, err := value[int](ctx, d, d.reads, `SELECT count(*) FROM @superstep_runs WHERE id = ? AND holder = ? AND status IN ('pending', 'running')`, id, instance)
 	return n > 0, err
 }
 
 // held reads a run and locks it, and checks its holder if one is given.
-func (d *DB) held(ctx context.Context, e execer, id, holder string, out *Run, lock string) error {
-	var data, has string
-	switch err := e.QueryRowContext(ctx, d.bind(`SELECT data, holder FROM @superstep_runs WHERE id = ?`+lock), id).Scan(&data, &has); {
+func (d *DB) held(ctx context.Context, e execer, id, holder, lock string) (*Run, error) {
+	var data string
+	out := new(Run)
+	switch err := e.QueryRowContext(ctx, d.bind(`SELECT data, holder FROM @superstep_runs WHERE id = ?`+lock), id).Scan(&data, &out.Holder); {
 	case errors.Is(err, sql.ErrNoRows):
-		return ErrNotFound
+		return nil, ErrNotFound
 	case err != nil:
-		return err
-	case holder != "" && has != holder:
-		return ErrTaken
+		return nil, err
+	case holder != "" && out.Holder != holder:
+		return nil, ErrTaken
 	}
-	out.Holder = has
-	return json.Unmarshal([]byte(data), out)
+	return out, json.Unmarshal([]byte(data), out)
 }
 
 // Runs returns the runs of a thread, newest first unless the page says otherwise.
@@ -911,33 +863,19 @@ func (d *DB) OpenRuns(ctx context.Context, thread string) ([]*Run, error) {
 	if thread != "" {
 		query, args = query+` AND thread = ?`, []any{thread}
 	}
-	rows, err := d.reads.QueryContext(ctx, d.bind(query+` ORDER BY created, id`), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []*Run
-	for rows.Next() {
-		r := new(Run)
+	return list(ctx, d, d.reads, func(r *sql.Rows, run **Run) error {
+		*run = new(Run)
 		var data sql.RawBytes
-		if err := rows.Scan(&r.Holder, &data); err != nil {
-			return nil, err
+		if err := r.Scan(&(*run).Holder, &data); err != nil {
+			return err
 		}
-		if err := json.Unmarshal(data, r); err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, rows.Err()
+		return json.Unmarshal(data, *run)
+	}, query+` ORDER BY created, id`, args...)
 }
 
 // DeleteRun removes a run.
 func (d *DB) DeleteRun(ctx context.Context, id string) error {
-	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_runs WHERE id = ?`, id)
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return d.remove(ctx, d.sql, `DELETE FROM @superstep_runs WHERE id = ?`, id)
 }
 
 // RunsOfAssistant returns the runs of an assistant that have not ended.
@@ -1009,10 +947,7 @@ func (d *DB) UpdateCron(ctx context.Context, id string, change func(*Cron) error
 		out, err = d.updateCron(ctx, tx, id, change)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 func (d *DB) updateCron(ctx context.Context, tx execer, id string, change func(*Cron) error) (*Cron, error) {
@@ -1077,11 +1012,7 @@ func (d *DB) moveCron(ctx context.Context, tx execer, f Firing) error {
 
 // DeleteCron removes a cron.
 func (d *DB) DeleteCron(ctx context.Context, id string) error {
-	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_crons WHERE id = ?`, id)
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return d.remove(ctx, d.sql, `DELETE FROM @superstep_crons WHERE id = ?`, id)
 }
 
 // Crons returns crons, newest first unless the page says otherwise. Empty strings

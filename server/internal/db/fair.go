@@ -1,6 +1,9 @@
 package db
 
-import "context"
+import (
+	"context"
+	"database/sql"
+)
 
 // fairly returns the IDs of rows of a table that are due, at most limit of them, and
 // of each owner as many as most says: the earliest, but in turns if there are more, so
@@ -14,7 +17,7 @@ func (d *DB) fairly(ctx context.Context, e execer, table, due string, now int64,
 		return take([][]dueRow{rows}, limit, most), nil
 	}
 	// One step in the index for each owner.
-	owners, err := d.ids(ctx, `WITH RECURSIVE o(owner) AS (
+	owners, err := d.texts(ctx, d.reads, `WITH RECURSIVE o(owner) AS (
 		SELECT (SELECT min(owner) FROM `+table+` WHERE `+due+` IS NOT NULL)
 		UNION ALL SELECT (SELECT min(owner) FROM `+table+` WHERE `+due+` IS NOT NULL AND owner > o.owner) FROM o WHERE o.owner IS NOT NULL
 	) SELECT owner FROM o WHERE owner IS NOT NULL`)
@@ -38,20 +41,8 @@ func (d *DB) fairly(ctx context.Context, e execer, table, due string, now int64,
 
 type dueRow struct{ id, owner string }
 
-func (d *DB) due(ctx context.Context, e execer, query string, args ...any) (out []dueRow, err error) {
-	rows, err := e.QueryContext(ctx, d.bind(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r dueRow
-		if err := rows.Scan(&r.id, &r.owner); err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, rows.Err()
+func (d *DB) due(ctx context.Context, e execer, query string, args ...any) ([]dueRow, error) {
+	return list(ctx, d, e, func(rows *sql.Rows, r *dueRow) error { return rows.Scan(&r.id, &r.owner) }, query, args...)
 }
 
 // take takes rows of lists in turns.

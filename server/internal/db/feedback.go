@@ -37,14 +37,14 @@ func (d *DB) AddFeedback(ctx context.Context, f *Feedback, most int) error {
 				return err
 			}
 		}
-		n := 0
-		if err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_feedback WHERE thread = ?`), f.ThreadID).Scan(&n); err != nil {
+		n, err := value[int](ctx, d, tx, `SELECT count(*) FROM @superstep_feedback WHERE thread = ?`, f.ThreadID)
+		if err == nil && n >= most {
+			err = ErrFull
+		}
+		if err != nil {
 			return err
 		}
-		if n >= most {
-			return ErrFull
-		}
-		_, err := d.exec(ctx, tx, `INSERT INTO @superstep_feedback (id, thread, data) VALUES (?, ?, ?)`, f.ID, f.ThreadID, data)
+		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_feedback (id, thread, data) VALUES (?, ?, ?)`, f.ID, f.ThreadID, data)
 		return err
 	})
 }
@@ -60,9 +60,5 @@ func (d *DB) Feedback(ctx context.Context, thread, run string, limit int) ([]*Fe
 
 // DeleteFeedback removes feedback on a thread.
 func (d *DB) DeleteFeedback(ctx context.Context, thread, id string) error {
-	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_feedback WHERE id = ? AND thread = ?`, id, thread)
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return d.remove(ctx, d.sql, `DELETE FROM @superstep_feedback WHERE id = ? AND thread = ?`, id, thread)
 }

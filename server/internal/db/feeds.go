@@ -43,13 +43,13 @@ func (d *DB) AddFeed(ctx context.Context, thread, run, holder string, always boo
 	if d.pg != nil { // all in one statement
 		appended, followed, err := d.addFeed(ctx, d.sql, thread, run, holder, always, events)
 		if err == nil && run != "" && !appended {
-			err = d.held(ctx, d.sql, run, holder, new(Run), "")
+			_, err = d.held(ctx, d.sql, run, holder, "")
 		}
 		return followed, err
 	}
 	err = d.tx(ctx, func(tx execer) error {
 		if run != "" {
-			if err := d.held(ctx, tx, run, holder, new(Run), ""); err != nil {
+			if _, err := d.held(ctx, tx, run, holder, ""); err != nil {
 				return err
 			}
 		}
@@ -205,33 +205,20 @@ func (d *DB) FollowFeeds(ctx context.Context, threads []string) error {
 
 // FeedsOf returns the feeds of threads as they are now.
 func (d *DB) FeedsOf(ctx context.Context, threads []string) (out []Feed, err error) {
-	err = named(threads, func(list string, args []any) error {
-		return d.feeds(ctx, d.reads, &out, `SELECT thread, first, next FROM @superstep_feeds WHERE thread IN (`+list+`)`, args...)
+	err = named(threads, func(names string, args []any) error {
+		some, err := list(ctx, d, d.reads, scanFeed, `SELECT thread, first, next FROM @superstep_feeds WHERE thread IN (`+names+`)`, args...)
+		out = append(out, some...)
+		return err
 	})
 	return out, err
 }
 
 // ChangedFeeds returns the feeds that changed within a time.
-func (d *DB) ChangedFeeds(ctx context.Context, within time.Duration) (out []Feed, err error) {
-	err = d.feeds(ctx, d.reads, &out, `SELECT thread, first, next FROM @superstep_feeds WHERE changed >= `+d.now()+` - ?`, within.Microseconds())
-	return out, err
+func (d *DB) ChangedFeeds(ctx context.Context, within time.Duration) ([]Feed, error) {
+	return list(ctx, d, d.reads, scanFeed, `SELECT thread, first, next FROM @superstep_feeds WHERE changed >= `+d.now()+` - ?`, within.Microseconds())
 }
 
-func (d *DB) feeds(ctx context.Context, e execer, out *[]Feed, query string, args ...any) error {
-	rows, err := e.QueryContext(ctx, d.bind(query), args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var f Feed
-		if err := rows.Scan(&f.Thread, &f.First, &f.Next); err != nil {
-			return err
-		}
-		*out = append(*out, f)
-	}
-	return rows.Err()
-}
+func scanFeed(r *sql.Rows, f *Feed) error { return r.Scan(&f.Thread, &f.First, &f.Next) }
 
 // FeedState returns the feed of a thread; zero numbers if it hasn't begun.
 func (d *DB) FeedState(ctx context.Context, thread string) (Feed, error) {
@@ -244,63 +231,41 @@ func (d *DB) FeedState(ctx context.Context, thread string) (Feed, error) {
 
 // Followed reports whether somebody follows a feed, or did not long ago.
 func (d *DB) Followed(ctx context.Context, thread string) (bool, error) {
-	var n int
-	err := d.reads.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_feeds WHERE thread = ? AND wanted > `+d.now()+` - ?`), thread, KeepFeed.Microseconds()).Scan(&n)
+	n, err := value[int](ctx, d, d.reads, `SELECT count(*) FROM @superstep_feeds WHERE thread = ? AND wanted > `+d.now()+` - ?`, thread, KeepFeed.Microseconds())
 	return n > 0, err
 }
 
 // NewestFeed returns the number from which on a feed's stored events have at most
 // so many bytes; 0 if that is all.
-func (d *DB) NewestFeed(ctx context.Context, f Feed, bytes int) (seq int64, err error) {
-	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq), 0) FROM (
-		SELECT seq, sum(length(data)) OVER (ORDER BY seq DESC) AS size FROM @superstep_feed_events WHERE thread = ? AND feed = ?) AS sizes WHERE size > CAST(? AS bigint)`), f.Thread, f.First, bytes).Scan(&seq)
-	return seq, err
+func (d *DB) NewestFeed(ctx context.Context, f Feed, bytes int) (int64, error) {
+	return value[int64](ctx, d, d.reads, `SELECT coalesce(max(seq), 0) FROM (
+		SELECT seq, sum(length(data)) OVER (ORDER BY seq DESC) AS size FROM @superstep_feed_events WHERE thread = ? AND feed = ?) AS sizes WHERE size > CAST(? AS bigint)`, f.Thread, f.First, bytes)
 }
 
 // FeedEvents returns stored events of a feed, which may be over, from a number on.
 func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]FeedEvent, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, run, nth, version, ending, method, channel, namespace, data FROM @superstep_feed_events
-		WHERE thread = ? AND feed = ? AND seq >= ? ORDER BY seq LIMIT ?`), f.Thread, f.First, from, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []FeedEvent
-	for rows.Next() {
-		var e FeedEvent
-		var ending int
+	return list(ctx, d, d.reads, func(r *sql.Rows, e *FeedEvent) error {
 		var namespace string
-		if err := rows.Scan(&e.Seq, &e.Run, &e.Nth, &e.Version, &ending, &e.Method, &e.Channel, &namespace, &e.Data); err != nil {
-			return nil, err
+		if err := r.Scan(&e.Seq, &e.Run, &e.Nth, &e.Version, &e.Ending, &e.Method, &e.Channel, &namespace, &e.Data); err != nil {
+			return err
 		}
-		if err := json.Unmarshal([]byte(namespace), &e.Namespace); err != nil {
-			return nil, err
-		}
-		e.Ending, e.Feed = ending != 0, f.First
-		out = append(out, e)
-	}
-	return out, rows.Err()
+		e.Feed = f.First
+		return json.Unmarshal([]byte(namespace), &e.Namespace)
+	}, `SELECT seq, run, nth, version, ending, method, channel, namespace, data FROM @superstep_feed_events
+		WHERE thread = ? AND feed = ? AND seq >= ? ORDER BY seq LIMIT ?`, f.Thread, f.First, from, limit)
 }
 
 // NewestTold returns the number of the newest event of a version in a feed; 0 if there is
 // none.
-func (d *DB) NewestTold(ctx context.Context, thread string, version int) (seq int64, err error) {
-	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT seq FROM @superstep_feed_events WHERE thread = ? AND version = ?
-		AND feed = (SELECT first FROM @superstep_feeds f WHERE f.thread = ?) ORDER BY seq DESC LIMIT 1`), thread, version, thread).Scan(&seq)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return seq, err
+func (d *DB) NewestTold(ctx context.Context, thread string, version int) (int64, error) {
+	return value[int64](ctx, d, d.reads, `SELECT seq FROM @superstep_feed_events WHERE thread = ? AND version = ?
+		AND feed = (SELECT first FROM @superstep_feeds f WHERE f.thread = ?) ORDER BY seq DESC LIMIT 1`, thread, version, thread)
 }
 
 // LastTold returns the newest checkpoint of which all of a run's events are told; empty
 // if there is none.
-func (d *DB) LastTold(ctx context.Context, thread, run string) (told string, err error) {
-	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT told FROM @superstep_feed_events WHERE thread = ? AND run = ? AND told <> '' ORDER BY seq DESC LIMIT 1`), thread, run).Scan(&told)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return told, err
+func (d *DB) LastTold(ctx context.Context, thread, run string) (string, error) {
+	return value[string](ctx, d, d.reads, `SELECT told FROM @superstep_feed_events WHERE thread = ? AND run = ? AND told <> '' ORDER BY seq DESC LIMIT 1`, thread, run)
 }
 
 // EndFeed ends the feed of a thread that is gone: what is told from now on is of

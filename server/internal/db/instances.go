@@ -75,20 +75,14 @@ func (d *DB) Look(ctx context.Context, instance string, silence time.Duration) (
 
 // TakeOver gives the runs of an instance that have not ended to another one, and
 // returns their threads.
-func (d *DB) TakeOver(ctx context.Context, from, to string) (threads []string, err error) {
-	rows, err := d.sql.QueryContext(ctx, d.bind(`UPDATE @superstep_runs SET holder = ? WHERE holder = ? AND status IN ('pending', 'running') RETURNING thread`), to, from)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var thread string
-		if err := rows.Scan(&thread); err != nil {
-			return nil, err
-		}
-		threads = append(threads, thread)
-	}
-	return threads, rows.Err()
+func (d *DB) TakeOver(ctx context.Context, from, to string) ([]string, error) {
+	return d.texts(ctx, d.sql, `UPDATE @superstep_runs SET holder = ? WHERE holder = ? AND status IN ('pending', 'running') RETURNING thread`, to, from)
+}
+
+// Due returns how many runs an instance is to run that have not begun although
+// they may.
+func (d *DB) Due(ctx context.Context, instance string) (int, error) {
+	return value[int](ctx, d, d.reads, `SELECT count(*) FROM @superstep_runs WHERE holder = ? AND status = 'pending' AND starts <= `+d.now(), instance)
 }
 
 // Stop asks the instance that holds a run to stop it, as why says; greater ones

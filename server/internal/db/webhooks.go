@@ -28,8 +28,8 @@ func (d *DB) AddWebhook(ctx context.Context, w *Webhook) error { return d.addWeb
 // than the limit, and of each at most as many as most says. They are the caller's for
 // a time; if it hasn't said by then what came of them, they are due again.
 func (d *DB) DueWebhooks(ctx context.Context, lease time.Duration, limit int, most func(owner string) int) ([]*Webhook, error) {
-	var at int64
-	if err := d.reads.QueryRowContext(ctx, d.bind(`SELECT `+d.now())).Scan(&at); err != nil {
+	at, err := value[int64](ctx, d, d.reads, `SELECT `+d.now())
+	if err != nil {
 		return nil, err
 	}
 	ids, err := d.fairly(ctx, d.reads, `@superstep_webhooks`, `due`, at, limit, most)
@@ -59,8 +59,7 @@ func (d *DB) DueWebhooks(ctx context.Context, lease time.Duration, limit int, mo
 
 // AnyWebhook reports whether a call is due.
 func (d *DB) AnyWebhook(ctx context.Context) (bool, error) {
-	var n int
-	err := d.reads.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM (SELECT 1 FROM @superstep_webhooks WHERE due <= `+d.now()+` LIMIT 1) AS found`)).Scan(&n)
+	n, err := value[int](ctx, d, d.reads, `SELECT count(*) FROM (SELECT 1 FROM @superstep_webhooks WHERE due <= `+d.now()+` LIMIT 1) AS found`)
 	return n > 0, err
 }
 

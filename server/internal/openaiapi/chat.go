@@ -108,13 +108,13 @@ func (s *speech) chatCalls(pieces bool) []chatCall {
 }
 
 // Chat answers POST /v1/chat/completions.
-func (a API) Chat(w http.ResponseWriter, r *http.Request) error {
+func (a API) Chat(w http.ResponseWriter, r *http.Request) (any, error) {
 	var body map[string]json.RawMessage
 	if err := a.Server.Read(r, &body); err != nil {
-		return err
+		return nil, err
 	}
 	if err := check(body, chatParameters); err != nil {
-		return err
+		return nil, err
 	}
 	c := &conversation{whole: true}
 	var messages []json.RawMessage
@@ -124,29 +124,29 @@ func (a API) Chat(w http.ResponseWriter, r *http.Request) error {
 	}
 	err := decode(body, map[string]any{"model": &c.model, "messages": &messages, "stream": &streams, "stream_options": &options, "metadata": &c.metadata})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.asks, err = asks(body["tools"], body["tool_choice"]); err != nil {
-		return err
+		return nil, err
 	}
 	if c.thread, err = named(r, c.metadata); err != nil {
-		return err
+		return nil, err
 	}
 	for i, raw := range messages {
 		m, err := messageOf(raw)
 		if err != nil {
-			return turn.Invalid("invalid_value", "messages["+strconv.Itoa(i)+"]", "messages[%d]: %v", i, err)
+			return nil, turn.Invalid("invalid_value", "messages["+strconv.Itoa(i)+"]", "messages[%d]: %v", i, err)
 		}
 		c.messages = append(c.messages, m)
 	}
 	run, err := a.begin(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	one := chatAnswer{ID: "chatcmpl-" + run.ID(), Object: "chat.completion", Created: time.Now().Unix(), Model: c.model}
-	return attend(r, run, func() error {
+	return attend(r, run, func() (any, error) {
 		if streams {
-			return a.streamChat(w, r, c, run, one, options.Usage)
+			return nil, a.streamChat(w, r, c, run, one, options.Usage)
 		}
 		return a.wholeChat(w, r, c, run, one)
 	})
@@ -199,36 +199,36 @@ func listen(r *http.Request, c *conversation, run turn.Run, s *speech, beat func
 	return err
 }
 
-func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer) error {
+func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer) (any, error) {
 	var s speech
 	thought := ""
 	err := listen(r, c, run, &s, nil, func(_, reasoning string) error { thought += reasoning; return nil })
 	if err != nil {
 		noRetry(w)
-		return err
+		return nil, err
 	}
 	text := s.text.String()
 	one.Choices = []chatChoice{{Message: &chatMessage{Role: "assistant", Content: &text, Reasoning: thought, ToolCalls: s.chatCalls(false)}, Finish: s.reason()}}
 	one.Usage = chatUsageOf(s.usage)
-	return write(w, one)
+	return one, nil
 }
 
 func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer, usage bool) error {
 	one.Object = "chat.completion.chunk"
-	out, err := newStream(w)
+	out, err := turn.NewStream(w)
 	if err != nil {
 		return err
 	}
 	chunk := func(delta chatMessage, finish *string) error {
 		one.Choices = []chatChoice{{Delta: &delta, Finish: finish}}
-		return out.send("", one)
+		return out.Send("", one)
 	}
 	empty := ""
 	if err := chunk(chatMessage{Role: "assistant", Content: &empty}, nil); err != nil {
 		return err
 	}
 	var s speech
-	err = listen(r, c, run, &s, out.beat, func(text, reasoning string) error {
+	err = listen(r, c, run, &s, out.Beat, func(text, reasoning string) error {
 		return chunk(chatMessage{Content: orNull(text), Reasoning: reasoning}, nil)
 	})
 	if err != nil {
@@ -236,7 +236,7 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 			return err
 		}
 		_, e := bodyOf(a.Server.Explain(r, err))
-		return out.send("", map[string]any{"error": e})
+		return out.Send("", map[string]any{"error": e})
 	}
 	if len(s.calls) > 0 {
 		if err := chunk(chatMessage{ToolCalls: s.chatCalls(true)}, nil); err != nil {
@@ -248,9 +248,9 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 	}
 	if usage {
 		one.Choices, one.Usage = []chatChoice{}, chatUsageOf(s.usage)
-		if err := out.send("", one); err != nil {
+		if err := out.Send("", one); err != nil {
 			return err
 		}
 	}
-	return out.raw("data: [DONE]\n\n")
+	return out.Put([]byte("data: [DONE]\n\n"))
 }

@@ -70,20 +70,7 @@ func orNull(s string) *string {
 // Refuse answers with an error.
 func Refuse(w http.ResponseWriter, _ *http.Request, f *turn.Fault) {
 	status, e := bodyOf(f)
-	data, _ := json.Marshal(map[string]any{"error": e}) // of texts
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(data) // a client that has gone needs no error
-}
-
-func write(w http.ResponseWriter, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, err = w.Write(data)
-	return err
+	turn.Refuse(w, status, map[string]any{"error": e})
 }
 
 type modelShown struct {
@@ -98,25 +85,25 @@ func shown(a *turn.Assistant) modelShown {
 }
 
 // Models lists the assistants that take messages.
-func (a API) Models(w http.ResponseWriter, r *http.Request) error {
+func (a API) Models(_ http.ResponseWriter, r *http.Request) (any, error) {
 	found, err := a.Server.Assistants(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list := make([]modelShown, len(found))
 	for i := range found {
 		list[i] = shown(&found[i])
 	}
-	return write(w, map[string]any{"object": "list", "data": list})
+	return map[string]any{"object": "list", "data": list}, nil
 }
 
 // Model shows an assistant, which the path names.
-func (a API) Model(w http.ResponseWriter, r *http.Request) error {
+func (a API) Model(_ http.ResponseWriter, r *http.Request) (any, error) {
 	found, err := a.talker(r, r.PathValue("model"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return write(w, shown(found))
+	return shown(found), nil
 }
 
 func (a API) talker(r *http.Request, name string) (*turn.Assistant, error) {
@@ -422,12 +409,12 @@ func inWords(asked []turn.Question, fresh []chat.Message) (map[string]json.RawMe
 
 // attend serves the client of a run. If it leaves, however that is noticed, a run that
 // nobody can come back to ends.
-func attend(r *http.Request, run turn.Run, serve func() error) error {
-	err := serve()
+func attend(r *http.Request, run turn.Run, serve func() (any, error)) (any, error) {
+	answer, err := serve()
 	if err != nil && run.Thread() == "" {
 		_ = run.Cancel(r.Context()) // or else it ends by itself
 	}
-	return err
+	return answer, err
 }
 
 // speech is what the assistant has said in a turn.
@@ -507,37 +494,3 @@ func failure(f *turn.Failure) error {
 // noRetry tells OpenAI's clients that they must not try again by themselves: the graph has
 // run, and may have done something.
 func noRetry(w http.ResponseWriter) { w.Header().Set("X-Should-Retry", "false") }
-
-// stream is a stream of server-sent events.
-type stream struct {
-	w     http.ResponseWriter
-	flush func() error
-}
-
-func newStream(w http.ResponseWriter) (*stream, error) {
-	turn.Stream(w)
-	s := &stream{w, http.NewResponseController(w).Flush}
-	return s, s.flush()
-}
-
-// send sends an event; those of chat completions have no names.
-func (s *stream) send(name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if name != "" {
-		name = "event: " + name + "\n"
-	}
-	return s.raw(name + "data: " + string(data) + "\n\n")
-}
-
-func (s *stream) raw(text string) error {
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return s.flush()
-}
-
-// beat keeps the connection alive.
-func (s *stream) beat() error { return s.raw(": heartbeat\n\n") }

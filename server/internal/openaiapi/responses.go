@@ -97,13 +97,13 @@ type callItem struct {
 }
 
 // Responses answers POST /v1/responses.
-func (a API) Responses(w http.ResponseWriter, r *http.Request) error {
+func (a API) Responses(w http.ResponseWriter, r *http.Request) (any, error) {
 	var body map[string]json.RawMessage
 	if err := a.Server.Read(r, &body); err != nil {
-		return err
+		return nil, err
 	}
 	if err := check(body, responsesParameters); err != nil {
-		return err
+		return nil, err
 	}
 	c := &conversation{}
 	store, streams, previous := true, false, ""
@@ -112,25 +112,25 @@ func (a API) Responses(w http.ResponseWriter, r *http.Request) error {
 		"model": &c.model, "stream": &streams, "store": &store, "metadata": &c.metadata, "previous_response_id": &previous, "instructions": &instructions,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.asks, err = asks(body["tools"], body["tool_choice"]); err != nil {
-		return err
+		return nil, err
 	}
 	if c.messages, err = inputOf(body["input"]); err != nil {
-		return err
+		return nil, err
 	}
 	inConversation, err := a.place(r, c, body["conversation"], previous)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.keep, c.whole = store, c.thread == ""
 	if err := a.instruct(r, c, instructions); err != nil {
-		return err
+		return nil, err
 	}
 	run, err := a.begin(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := response{
 		ID: responsePrefix + run.ID(), Object: "response", Created: time.Now().Unix(), Status: "in_progress", Instructions: instructions, Model: c.model, Output: []any{},
@@ -145,14 +145,14 @@ func (a API) Responses(w http.ResponseWriter, r *http.Request) error {
 	if out.Metadata == nil {
 		out.Metadata = map[string]string{}
 	}
-	return attend(r, run, func() error {
+	return attend(r, run, func() (any, error) {
 		if streams {
-			return a.streamResponse(w, r, c, run, &out)
+			return nil, a.streamResponse(w, r, c, run, &out)
 		}
 		var s speech
 		if err := listen(r, c, run, &s, nil, func(string, string) error { return nil }); err != nil {
 			noRetry(w)
-			return err
+			return nil, err
 		}
 		if s.text.Len() > 0 {
 			out.Output = append(out.Output, itemOf(run, s.text.String(), "completed"))
@@ -161,7 +161,7 @@ func (a API) Responses(w http.ResponseWriter, r *http.Request) error {
 			out.Output = append(out.Output, callItemOf(call, call.args, "completed"))
 		}
 		out.end(&s)
-		return write(w, out)
+		return out, nil
 	})
 }
 
@@ -387,7 +387,7 @@ func (out *response) end(s *speech) {
 }
 
 func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, out *response) error {
-	to, err := newStream(w)
+	to, err := turn.NewStream(w)
 	if err != nil {
 		return err
 	}
@@ -395,7 +395,7 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 	tell := func(event string, members map[string]any) error {
 		members["type"], members["sequence_number"] = event, n
 		n++
-		return to.send(event, members)
+		return to.Send(event, members)
 	}
 	all := func(events ...map[string]any) error {
 		for _, e := range events {
@@ -410,7 +410,7 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 	}
 	message, spoken := itemOf(run, "", "in_progress"), false
 	var s speech
-	failed := listen(r, c, run, &s, to.beat, func(text, _ string) error {
+	failed := listen(r, c, run, &s, to.Beat, func(text, _ string) error {
 		if text == "" {
 			return nil // what a model thought isn't told
 		}

@@ -36,7 +36,7 @@ type Task struct {
 	Node   string
 	Within []string // the subgraphs that it is in
 	Begins bool
-	Error  string          // of one that failed
+	Failed bool
 	Raw    json.RawMessage // as the server's own streams have it
 }
 
@@ -90,11 +90,7 @@ func Decode(name string, data []byte) (Event, error) {
 		if err := json.Unmarshal(data, &t); err != nil {
 			return nil, err
 		}
-		out := &Task{ID: t.ID, Node: t.Name, Within: within, Begins: t.Triggers != nil, Raw: data}
-		if t.Error != nil {
-			out.Error = *t.Error
-		}
-		return out, nil
+		return &Task{t.ID, t.Name, within, t.Triggers != nil, t.Error != nil, data}, nil
 	}
 	return nil, nil
 }

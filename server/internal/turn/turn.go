@@ -176,14 +176,54 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Text }
 
-// Stream says that the answer is a stream of events.
-func Stream(w http.ResponseWriter) {
+// Refuse answers with an error in the form of a protocol: of texts, in JSON.
+func Refuse(w http.ResponseWriter, status int, told any) {
+	data, _ := json.Marshal(told) // of texts
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // a client that has gone needs no error
+}
+
+// Stream is an answer of server-sent events.
+type Stream struct {
+	w     http.ResponseWriter
+	flush func() error
+}
+
+// NewStream begins an answer.
+func NewStream(w http.ResponseWriter) (*Stream, error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
+	s := &Stream{w, http.NewResponseController(w).Flush}
+	return s, s.flush()
 }
+
+// Put sends text as it is.
+func (s *Stream) Put(text []byte) error {
+	if _, err := s.w.Write(text); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// Send sends an event, under a name if it has one.
+func (s *Stream) Send(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	return s.Put(fmt.Appendf(nil, "%sdata: %s\n\n", name, data))
+}
+
+// Beat keeps the connection alive. It is a comment with a single line feed: clients take an
+// empty line for the end of an event.
+func (s *Stream) Beat() error { return s.Put([]byte(": heartbeat\n")) }
 
 // Invalid is a request that can't work.
 func Invalid(code, param, format string, args ...any) error {

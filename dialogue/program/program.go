@@ -95,8 +95,8 @@ type Patterns struct {
 	Queue             string
 	HandoffDeadline   time.Duration
 	HandoffOnDeadline string // resume or cancel
-	Reset             bool   // an error clears the stack
-	TimeoutEnds       bool   // a timeout is not asked about
+	Recovery          string // keep or reset: an error clears the stack
+	OnTimeout         string // ask_retry or end: a timeout is not asked about
 	Flows             map[string]string
 }
 

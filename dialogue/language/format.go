@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/text/currency"
 )
 
@@ -75,7 +74,7 @@ func Format(format, text string) (canonical, reason string) {
 		return s, ""
 	case "uuid":
 		s = strings.ToLower(s)
-		if len(s) != len(uuid.UUID{}.String()) || uuid.Validate(s) != nil {
+		if !validUUID(s) {
 			return "", "it is not a UUID"
 		}
 		return s, ""
@@ -92,6 +91,23 @@ func compact(s, signs string) string {
 		}
 		return r
 	}, s)
+}
+
+func validUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return false
+		}
+	}
+	return true
 }
 
 // ibanLengths are the lengths of IBANs by country, from the registry.

@@ -85,8 +85,12 @@ type item struct {
 }
 
 func (c *compiler) add(s scope, p Position, warning bool, format string, args ...any) {
+	severity := Error
+	if warning {
+		severity = Warning
+	}
 	c.findings = append(c.findings, Finding{
-		File: p.File, Line: p.Line, Column: p.Column, Warning: warning,
+		File: p.File, Line: p.Line, Column: p.Column, Severity: severity,
 		Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...),
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -80,21 +79,11 @@ func compileAt(path string) (*program.Program, error) {
 
 // checked is what validate says of one assistant.
 type checked struct {
-	Path     string      `json:"path"`
-	Name     string      `json:"name,omitempty"`
-	Flows    int         `json:"flows"`
-	Error    string      `json:"error,omitempty"` // it can't be read
-	Findings []foundJSON `json:"findings"`
-}
-
-type foundJSON struct {
-	File     string `json:"file"`
-	Line     int    `json:"line"`
-	Column   int    `json:"column"`
-	Severity string `json:"severity"`
-	Flow     string `json:"flow,omitempty"`
-	Step     string `json:"step,omitempty"`
-	Message  string `json:"message"`
+	Path     string           `json:"path"`
+	Name     string           `json:"name,omitempty"`
+	Flows    int              `json:"flows"`
+	Error    string           `json:"error,omitempty"` // it can't be read
+	Findings program.Findings `json:"findings"`
 }
 
 func (a *app) validateCommand() *cobra.Command {
@@ -116,13 +105,8 @@ The exit code is 1 if there are errors, and with --strict also if there are warn
 				if c.Error != "" {
 					bad++
 				}
-				for _, f := range c.Findings {
-					if f.Severity == "error" {
-						bad++
-					} else {
-						warnings++
-					}
-				}
+				errs := len(c.Findings.Errors())
+				bad, warnings = bad+errs, warnings+len(c.Findings)-errs
 				list = append(list, c)
 			}
 			if a.json {
@@ -146,7 +130,7 @@ The exit code is 1 if there are errors, and with --strict also if there are warn
 
 // check finds what is wrong with the assistant of a path.
 func check(path string) checked {
-	c := checked{Path: path, Findings: []foundJSON{}}
+	c := checked{Path: path, Findings: program.Findings{}}
 	files, err := assistant(path)
 	if err != nil {
 		c.Error = err.Error()
@@ -160,23 +144,16 @@ func check(path string) checked {
 	case !errors.As(err, &found):
 		c.Error = err.Error()
 	}
-	for _, f := range found {
-		j := foundJSON{File: f.File, Line: f.Line, Column: f.Column, Severity: "error", Flow: f.Flow, Step: f.Step, Message: f.Message}
-		if f.Warning {
-			j.Severity = "warning"
-		}
-		c.Findings = append(c.Findings, j)
-	}
+	c.Findings = append(c.Findings, found...) // a list in JSON, if there are none too
 	return c
 }
 
 // showFindings prints what is said of an assistant: the findings as the result, the rest beside.
 func (a *app) showFindings(c checked) {
 	for _, f := range c.Findings {
-		line := program.Finding{File: f.File, Line: f.Line, Column: f.Column, Warning: f.Severity == "warning", Flow: f.Flow, Step: f.Step, Message: f.Message}
-		fmt.Fprintln(a.console.Out, console.Clean(line.String()))
+		fmt.Fprintln(a.console.Out, console.Clean(f.String()))
 	}
-	errs := len(slices.DeleteFunc(slices.Clone(c.Findings), func(f foundJSON) bool { return f.Severity == "warning" }))
+	errs := len(c.Findings.Errors())
 	warnings := len(c.Findings) - errs
 	switch {
 	case c.Error != "":

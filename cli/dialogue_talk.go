@@ -74,6 +74,23 @@ func actionsHeader() http.Header {
 	return http.Header{"Authorization": {"Bearer " + key}}
 }
 
+// coded returns the actions and validators that the program has, and those of servers.
+func (a *app) coded(ctx context.Context, urls []string) (*action.Set, error) {
+	parts := slices.Clone(a.dialogues.Code)
+	for _, url := range urls {
+		more, err := action.HTTP(ctx, url, action.HTTPOptions{Header: actionsHeader()})
+		if err != nil {
+			return nil, fmt.Errorf("--actions: %w", err)
+		}
+		parts = append(parts, more...)
+	}
+	set, err := action.NewSet(parts...)
+	if err != nil {
+		return nil, fmt.Errorf("the assistant's code: %w", err)
+	}
+	return set, nil
+}
+
 func inVariable(name string) string {
 	if name == "" {
 		return ""
@@ -113,15 +130,7 @@ func (a *app) speaker(ctx context.Context, s *speaking, args []string) (c assist
 			older = append(older, p)
 		}
 		c.Program = c.Program.With(older...)
-		parts := a.dialogues.Code
-		for _, url := range s.actions {
-			more, err := action.HTTP(ctx, url, action.HTTPOptions{Header: actionsHeader()})
-			if err != nil {
-				return c, fmt.Errorf("--actions: %w", err)
-			}
-			parts = append(parts[:len(parts):len(parts)], more...)
-		}
-		set, err := action.NewSet(parts...)
+		set, err := a.coded(ctx, s.actions)
 		if err != nil {
 			return c, err
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/internal/console"
@@ -265,21 +264,12 @@ func read(path string, files []string) ([]conversation, error) {
 // code returns the actions that the program gave, and those of the servers that --actions
 // names. What has no code needs stubs.
 func (a *app) code(ctx context.Context, c conversations, p *program.Program) (dialoguetest.Actions, error) {
-	own := a.dialogues.Code
-	if len(c.actions)+len(own) == 0 {
+	if len(c.actions)+len(a.dialogues.Code) == 0 {
 		return nil, nil
 	}
-	parts := slices.Clone(own)
-	for _, url := range c.actions {
-		more, err := action.HTTP(ctx, url, action.HTTPOptions{Header: actionsHeader()})
-		if err != nil {
-			return nil, fmt.Errorf("--actions: %w", err)
-		}
-		parts = append(parts, more...)
-	}
-	set, err := action.NewSet(parts...)
+	set, err := a.coded(ctx, c.actions)
 	if err != nil {
-		return nil, fmt.Errorf("the assistant's code: %w", err)
+		return nil, err
 	}
 	if err := set.Check(p); err != nil {
 		if len(c.actions) == 0 { // it may be of another assistant, or still to be written

@@ -25,7 +25,7 @@ func (m *machine) fail(i int, failure *Failure, silent bool) {
 		m.leave(i, *to)
 		return
 	}
-	if x, ok := body[*program.Invoke](step); ok && failure.Type == "timeout" && failure.Action == x.Action.Name && !m.p.Patterns.TimeoutEnds && !m.called(i) {
+	if x, ok := body[*program.Invoke](step); ok && failure.Type == "timeout" && failure.Action == x.Action.Name && m.p.Patterns.OnTimeout != "end" && !m.called(i) {
 		f := m.frame(i)
 		f.Retry = true
 		m.failure(failure)
@@ -91,7 +91,7 @@ func (m *machine) failed(i int, failure *Failure, silent bool) {
 	}
 	m.end(i, state, failure.Type)
 	m.t.Failed = true
-	if m.p.Patterns.Reset && !silent {
+	if m.p.Patterns.Recovery == "reset" && !silent {
 		for len(m.s.FlowStack) > 0 {
 			m.end(len(m.s.FlowStack)-1, Abandoned, "reset")
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // pure are the packages that decide what a conversation does.
-var pure = []string{".", "program", "expr", "language", "internal/yamlvalue", "../internal/plainjson"}
+var pure = []string{".", "program", "expr", "language", "internal/yamlvalue", "../internal/plainjson", "../internal/plan"}
 
 func TestThePackagesThatDecideHaveNoClockNoIOAndNoGoroutine(t *testing.T) {
 	allowed := []string{

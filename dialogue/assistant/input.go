@@ -161,23 +161,14 @@ func (s *State) put(b begun) { s.Inbox.Set(append(slices.Clone(s.Inbox.Get()), b
 
 // on returns b with a time.
 func (b begun) on(now time.Time) begun {
-	switch {
-	case b.Message != nil:
-		c := *b.Message
-		c.Time = now
-		b.Message = &c
-	case b.Event != nil:
-		c := *b.Event
-		c.Time = now
-		b.Event = &c
-	case b.Release != nil:
-		c := *b.Release
-		c.Time = now
-		b.Release = &c
-	case b.Operator != nil:
-		c := *b.Operator
-		c.Time = now
-		b.Operator = &c
-	}
+	b = begun{Message: clone(b.Message), Event: clone(b.Event), Release: clone(b.Release), Operator: clone(b.Operator), Wake: clone(b.Wake)}
+	*b.at() = now
 	return b
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
 }

@@ -60,7 +60,7 @@ func Program(p *program.Program) *draw.Graph {
 // errors, cancelling and limits lead.
 func Flow(f *program.Flow) *draw.Graph {
 	d := &drawing{flow: f, graph: &draw.Graph{Name: f.Name}, ends: map[string]bool{}}
-	d.edge(draw.StartID, d.node(f.First), draw.EdgeStatic, "")
+	d.graph.Edges = append(d.graph.Edges, draw.Edge{From: draw.StartID, To: d.node(f.First), Kind: draw.EdgeStatic})
 	for _, s := range f.Steps {
 		d.step(s)
 	}
@@ -81,15 +81,9 @@ func (d *drawing) node(index int) string {
 	return d.flow.Steps[index].Name
 }
 
-// to returns the node to which a target of the step leads.
-func (d *drawing) to(t program.Target, s *program.Step) string {
-	switch t.Kind {
-	case program.ToContinue:
-		return d.node(s.Continue)
-	case program.ToStep:
-		if s, ok := d.flow.Step(t.Step); ok {
-			return s.Name
-		}
+// to returns the node to which a way leads.
+func (d *drawing) to(w program.Way) string {
+	switch w.To.Kind {
 	case program.ToCancel:
 		return d.end(CancelledID, "cancelled")
 	case program.ToError:
@@ -97,7 +91,7 @@ func (d *drawing) to(t program.Target, s *program.Step) string {
 	case program.ToHandoff:
 		return d.end(HandoffID, "handoff")
 	}
-	return draw.EndID
+	return d.node(w.Step)
 }
 
 func (d *drawing) end(id, label string) string {
@@ -106,17 +100,6 @@ func (d *drawing) end(id, label string) string {
 		d.graph.Nodes = append(d.graph.Nodes, draw.Node{ID: id, Label: label})
 	}
 	return id
-}
-
-func (d *drawing) edge(from, to string, kind draw.EdgeKind, label string) {
-	d.graph.Edges = append(d.graph.Edges, draw.Edge{From: from, To: to, Kind: kind, Label: label})
-}
-
-// exit is an edge that is taken when something doesn't go its way.
-func (d *drawing) exit(s *program.Step, t *program.Target, label string) {
-	if t != nil {
-		d.edge(s.Name, d.to(*t, s), draw.EdgeDynamic, label)
-	}
 }
 
 // unnamed are the names of steps that were given none: TYPE_n, and OUTER.n in loops.
@@ -132,73 +115,30 @@ func (d *drawing) step(s *program.Step) {
 		n.Label += "\nif " + s.When.String()
 	}
 	d.graph.Nodes = append(d.graph.Nodes, n)
-	next := s.Next
-	switch x := s.Body.(type) {
-	case *program.Branch:
-		open := true
-		for _, c := range x.Cases {
-			label := condition(c)
-			open = open && label != "else"
-			d.edge(s.Name, d.to(c.Then, s), draw.EdgeConditional, label)
+	for _, w := range d.flow.Ways(s) {
+		kind, label := draw.EdgeConditional, string(w.Kind)
+		switch w.Kind {
+		case program.WayPast:
+			continue
+		case program.WayNext:
+			kind, label = draw.EdgeStatic, ""
+		case program.WayCase:
+			label = condition(s.Body.(*program.Branch).Cases[w.Case-1])
+		case program.WayRound:
+			label = s.Body.(*program.While).Cond.String()
+		case program.WayLeave:
+			label = "else"
+		case program.WayYes, program.WayNo, program.WayElse:
+		default:
+			kind = draw.EdgeDynamic
 		}
-		if open {
-			d.edge(s.Name, d.to(next, s), draw.EdgeConditional, "else")
+		if w.After > 0 {
+			label = "after " + short(w.After)
 		}
-		return
-	case *program.While:
-		if x.Body != program.End {
-			d.edge(s.Name, d.node(x.Body), draw.EdgeConditional, x.Cond.String())
-		}
-		d.edge(s.Name, d.to(x.Exit, s), draw.EdgeConditional, "else")
-		return
-	case *program.Confirm:
-		if x.OnYes.Kind != program.ToContinue {
-			next = x.OnYes
-		}
-		no := x.OnNo
-		if no == nil {
-			no = &program.Target{Kind: program.ToCancel}
-		}
-		d.edge(s.Name, d.to(next, s), draw.EdgeConditional, "yes")
-		d.edge(s.Name, d.to(*no, s), draw.EdgeConditional, "no")
-		d.exit(s, x.OnChange, "changed")
-		d.exit(s, x.OnLimit, "unclear")
-		d.deadline(s, x.Deadline)
-		return
-	case *program.Collect:
-		d.exit(s, x.OnInvalid, "refused")
-		d.deadline(s, x.Deadline)
-	case *program.Wait:
-		d.deadline(s, x.Deadline)
-	case *program.Handoff: // where it leads otherwise is up to the patterns
-		label := "deadline"
-		if x.Deadline > 0 {
-			label = "after " + short(x.Deadline)
-		}
-		d.exit(s, x.OnDeadline, label)
-	case *program.Link:
-		d.edge(s.Name, draw.EndID, draw.EdgeStatic, "")
-		return
-	case *program.Invoke, *program.Parallel, *program.Agent, *program.Generate, *program.Call:
-		if s.Exits().OnError == nil {
-			d.exit(s, d.flow.OnError, "error")
+		if w.To != nil {
+			d.graph.Edges = append(d.graph.Edges, draw.Edge{From: s.Name, To: d.to(w), Kind: kind, Label: label})
 		}
 	}
-	d.edge(s.Name, d.to(next, s), draw.EdgeStatic, "")
-	d.exit(s, s.Exits().OnError, "error")
-	d.exit(s, s.Exits().OnCancel, "cancel")
-}
-
-// deadline draws what happens when a step has waited for too long.
-func (d *drawing) deadline(s *program.Step, after time.Duration) {
-	if after == 0 {
-		return
-	}
-	to := s.Exits().OnDeadline
-	if to == nil {
-		to = &program.Target{Kind: program.ToCancel}
-	}
-	d.exit(s, to, "after "+short(after))
 }
 
 // short writes a time as assistants do.

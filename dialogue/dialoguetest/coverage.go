@@ -118,30 +118,27 @@ func (l *coverageList) flow(f *program.Flow) {
 		if _, ok := s.Body.(*program.Collect); ok && l.coverage.seen[at("step", 0)] && !l.coverage.seen[at("asked", 0)] {
 			l.items[len(l.items)-1].Status = Skipped
 		}
-		if s.When != nil {
-			l.add(Sides, "when is false: "+s.When.String(), s.Pos(), at("step_skipped", 0))
-		}
-		switch x := s.Body.(type) {
-		case *program.Branch:
-			open := true
-			for i, c := range x.Cases {
-				open = open && (c.When != nil || c.Subject != nil)
-				l.add(Sides, fmt.Sprintf("case %d, to %s", i+1, c.Then), c.Then.Pos(), at("branch", i+1))
-			}
-			if open {
+		for _, w := range f.Ways(s) {
+			switch w.Kind {
+			case program.WayPast:
+				l.add(Sides, "when is false: "+s.When.String(), s.Pos(), at("step_skipped", 0))
+			case program.WayCase:
+				l.add(Sides, fmt.Sprintf("case %d, to %s", w.Case, w.To), w.To.Pos(), at("branch", w.Case))
+			case program.WayElse:
 				l.add(Sides, "no case holds", s.Pos(), at("branch", 0))
+			case program.WayRound:
+				l.add(Sides, "the loop goes round", s.Pos(), at("branch", 1))
+			case program.WayLeave:
+				l.add(Sides, "the loop is left", s.Pos(), at("branch", 0))
+			case program.WayNo:
+				l.add(Exits, "the user says no", s.Pos(), at("denied", 0))
+			case program.WayDeadline:
+				l.add(Exits, "the deadline passes", s.Pos(), at("deadline", 0))
+			case program.WayError:
+				if w.To == s.Exits().OnError {
+					l.add(Exits, "an error, to "+w.To.String(), w.To.Pos(), at("error", 0))
+				}
 			}
-		case *program.While:
-			l.add(Sides, "the loop goes round", s.Pos(), at("branch", 1))
-			l.add(Sides, "the loop is left", s.Pos(), at("branch", 0))
-		case *program.Confirm:
-			l.add(Exits, "the user says no", s.Pos(), at("denied", 0))
-		}
-		if waits(s.Body) {
-			l.add(Exits, "the deadline passes", s.Pos(), at("deadline", 0))
-		}
-		if to := s.Exits().OnError; to != nil {
-			l.add(Exits, "an error, to "+to.String(), to.Pos(), at("error", 0))
 		}
 	}
 	if f.OnError == nil {
@@ -154,21 +151,6 @@ func (l *coverageList) flow(f *program.Flow) {
 		}
 	}
 	l.items = append(l.items, i)
-}
-
-// waits says whether a step has a deadline.
-func waits(body program.Body) bool {
-	switch x := body.(type) {
-	case *program.Collect:
-		return x.Deadline > 0
-	case *program.Confirm:
-		return x.Deadline > 0
-	case *program.Wait:
-		return x.Deadline > 0
-	case *program.Handoff:
-		return x.Deadline > 0 || x.OnDeadline != nil
-	}
-	return false
 }
 
 // patterns are the repairs that the program can come to.

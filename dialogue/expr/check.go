@@ -71,7 +71,7 @@ func (c *checker) kind(n *node) (Kind, bool) {
 	case opAdd, opSub, opMul, opDiv, opMod, opNeg:
 		for _, a := range n.args {
 			k, ok := c.kind(a)
-			_, numeric := a.value.numeric()
+			_, numeric := a.value.AsNumber()
 			switch {
 			case !ok || k == Number || k == None:
 			case k == Text && (a.op != opConst || numeric):

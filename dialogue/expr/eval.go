@@ -99,7 +99,7 @@ func (n *node) eval(env Env) result {
 	case opCall:
 		return known(functions[n.name].call(n, env))
 	case opNeg:
-		x, ok := n.args[0].eval(env).known().numeric()
+		x, ok := n.args[0].eval(env).known().AsNumber()
 		if !ok {
 			return result{}
 		}
@@ -107,18 +107,18 @@ func (n *node) eval(env Env) result {
 	}
 	a, b := n.args[0].eval(env).known(), n.args[1].eval(env).known()
 	switch n.op {
-	case opEq, opNe, opLt, opLe, opGt, opGe:
-		return compare(n.op, a, b)
-	case opIn:
-		return known(Bool(contains(a, b)))
-	case opNotIn:
-		return known(Bool(!a.IsNone() && !b.IsNone() && !contains(a, b)))
+	case opAdd, opSub, opMul, opDiv, opMod:
+		return known(arithmetic(n.op, a, b))
 	}
-	return known(arithmetic(n.op, a, b))
+	return compare(n.op, a, b)
 }
 
 func compare(o op, a, b Value) result {
 	switch o {
+	case opIn:
+		return known(Bool(contains(a, b)))
+	case opNotIn:
+		return known(Bool(!a.IsNone() && !b.IsNone() && !contains(a, b)))
 	case opEq:
 		return known(Bool(a.Equal(b)))
 	case opNe:
@@ -139,7 +139,7 @@ func compare(o op, a, b Value) result {
 	return known(Bool(c >= 0))
 }
 
-// Compare says whether a comparison written with the sign ==, !=, <, <=, > or >= holds.
+// Compare says whether a comparison holds that is written with a sign such as == or <=.
 func Compare(sign string, a, b Value) bool {
 	o, ok := comparisons[sign]
 	return ok && compare(o, a, b).truth() == yes
@@ -161,8 +161,8 @@ func contains(a, b Value) bool {
 }
 
 func arithmetic(o op, a, b Value) Value {
-	x, okX := a.numeric()
-	y, okY := b.numeric()
+	x, okX := a.AsNumber()
+	y, okY := b.AsNumber()
 	if !okX || !okY {
 		return Value{}
 	}
@@ -256,13 +256,13 @@ func init() {
 		"upper": {usage: "upper(x)", min: 1, max: 1, call: texts(strings.ToUpper)},
 		"trim":  {usage: "trim(x)", min: 1, max: 1, call: texts(strings.TrimSpace)},
 		"round": {usage: "round(x, n)", min: 1, max: 2, call: func(n *node, env Env) Value {
-			x, ok := n.args[0].eval(env).known().numeric()
+			x, ok := n.args[0].eval(env).known().AsNumber()
 			if !ok {
 				return Value{}
 			}
 			digits := 0.0
 			if len(n.args) == 2 {
-				if digits, ok = n.args[1].eval(env).known().numeric(); !ok {
+				if digits, ok = n.args[1].eval(env).known().AsNumber(); !ok {
 					return Value{}
 				}
 			}
@@ -271,7 +271,7 @@ func init() {
 		"min": {usage: "min(x, …)", min: 1, max: -1, call: extreme(-1)},
 		"max": {usage: "max(x, …)", min: 1, max: -1, call: extreme(1)},
 		"abs": {usage: "abs(x)", min: 1, max: 1, call: func(n *node, env Env) Value {
-			x, ok := n.args[0].eval(env).known().numeric()
+			x, ok := n.args[0].eval(env).known().AsNumber()
 			if !ok {
 				return Value{}
 			}

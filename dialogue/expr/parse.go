@@ -281,21 +281,13 @@ func (p *parser) take() token {
 	return t
 }
 
-// word takes a keyword if it is the next token.
-func (p *parser) word(w string) bool {
-	if t := p.peek(); t.kind == tokenWord && t.text == w {
-		p.at++
-		return true
+// next takes a token if it is the next one.
+func (p *parser) next(kind tokenKind, text string) bool {
+	if t := p.peek(); t.kind != kind || t.text != text {
+		return false
 	}
-	return false
-}
-
-func (p *parser) sign(s string) bool {
-	if t := p.peek(); t.kind == tokenSign && t.text == s {
-		p.at++
-		return true
-	}
-	return false
+	p.at++
+	return true
 }
 
 func (p *parser) deep(depth int) error {
@@ -309,19 +301,19 @@ func (p *parser) expr(depth int) (*node, error) {
 	if err := p.deep(depth); err != nil {
 		return nil, err
 	}
-	then, err := p.or(depth)
+	then, err := p.level(0, depth)
 	if err != nil {
 		return nil, err
 	}
 	at := p.peek().offset
-	if !p.word("if") {
+	if !p.next(tokenWord, "if") {
 		return then, nil
 	}
-	cond, err := p.or(depth + 1)
+	cond, err := p.level(0, depth+1)
 	if err != nil {
 		return nil, err
 	}
-	if !p.word("else") {
+	if !p.next(tokenWord, "else") {
 		return nil, p.fail(p.peek().offset, `expected "else", found %q`, p.peek().raw)
 	}
 	other, err := p.expr(depth + 1)
@@ -331,125 +323,64 @@ func (p *parser) expr(depth int) (*node, error) {
 	return &node{op: opIf, offset: at, args: []*node{cond, then, other}}, nil
 }
 
-func (p *parser) or(depth int) (*node, error) {
-	return p.chain(depth, "or", opOr, p.and)
-}
+// Operators between two values, from weak to strong. Those of a level stand side by side
+// from left to right, comparisons aside.
+var (
+	comparisons = map[string]op{"==": opEq, "!=": opNe, "<": opLt, "<=": opLe, ">": opGt, ">=": opGe, "in": opIn, "not in": opNotIn}
+	levels      = []map[string]op{{"or": opOr}, {"and": opAnd}, comparisons, {"+": opAdd, "-": opSub}, {"*": opMul, "/": opDiv, "%": opMod}}
+)
 
-func (p *parser) and(depth int) (*node, error) {
-	return p.chain(depth, "and", opAnd, p.not)
-}
+// comparing is the level of comparisons, weaker than which not is. A minus before a value is
+// stronger than all levels.
+const comparing = 2
 
-func (p *parser) chain(depth int, word string, o op, next func(int) (*node, error)) (*node, error) {
-	left, err := next(depth)
-	if err != nil {
-		return nil, err
+// level parses operators of a level and of those that are stronger.
+func (p *parser) level(n, depth int) (*node, error) {
+	at := p.peek().offset
+	prefix := opConst
+	switch {
+	case n == comparing && p.next(tokenWord, "not"):
+		prefix = opNot
+	case n == len(levels) && p.next(tokenSign, "-"):
+		prefix = opNeg
+	case n == len(levels):
+		return p.value(depth)
 	}
-	for {
-		at := p.peek().offset
-		if !p.word(word) {
-			return left, nil
-		}
-		right, err := next(depth)
-		if err != nil {
+	if prefix != opConst {
+		if err := p.deep(depth + 1); err != nil {
 			return nil, err
 		}
+		x, err := p.level(n, depth+1)
+		return &node{op: prefix, offset: at, args: []*node{x}}, err
+	}
+	left, err := p.level(n+1, depth)
+	for compared := false; err == nil; compared = n == comparing {
+		at := p.peek().offset
+		o, ok := p.operator(levels[n])
+		switch {
+		case !ok:
+			return left, nil
+		case compared:
+			return nil, p.fail(at, `comparisons don't chain; join two with "and"`)
+		}
+		var right *node
+		right, err = p.level(n+1, depth)
 		left = &node{op: o, offset: at, args: []*node{left, right}}
 	}
+	return nil, err
 }
 
-func (p *parser) not(depth int) (*node, error) {
-	return p.prefixed(opNot, func() bool { return p.word("not") }, p.compare, depth)
-}
-
-// prefixed parses an operator before what it is about, any number of times.
-func (p *parser) prefixed(o op, sign func() bool, about func(int) (*node, error), depth int) (*node, error) {
-	at := p.peek().offset
-	if !sign() {
-		return about(depth)
+// operator takes one of some operators if it is next.
+func (p *parser) operator(of map[string]op) (op, bool) {
+	t, taken := p.peek(), 1
+	if t.kind == tokenWord && t.text == "not" && p.tokens[p.at+1].text == "in" {
+		t.text, taken = "not in", 2
 	}
-	if err := p.deep(depth + 1); err != nil {
-		return nil, err
+	o, ok := of[t.text]
+	if ok = ok && (t.kind == tokenSign || t.kind == tokenWord); ok {
+		p.at += taken
 	}
-	x, err := p.prefixed(o, sign, about, depth+1)
-	if err != nil {
-		return nil, err
-	}
-	return &node{op: o, offset: at, args: []*node{x}}, nil
-}
-
-var comparisons = map[string]op{"==": opEq, "!=": opNe, "<": opLt, "<=": opLe, ">": opGt, ">=": opGe}
-
-func (p *parser) comparison() (op, bool) {
-	t := p.peek()
-	switch {
-	case t.kind == tokenSign:
-		if o, ok := comparisons[t.text]; ok {
-			p.at++
-			return o, true
-		}
-	case t.kind == tokenWord && t.text == "in":
-		p.at++
-		return opIn, true
-	case t.kind == tokenWord && t.text == "not":
-		if next := p.tokens[p.at+1]; next.kind == tokenWord && next.text == "in" {
-			p.at += 2
-			return opNotIn, true
-		}
-	}
-	return 0, false
-}
-
-func (p *parser) compare(depth int) (*node, error) {
-	left, err := p.sum(depth)
-	if err != nil {
-		return nil, err
-	}
-	at := p.peek().offset
-	o, ok := p.comparison()
-	if !ok {
-		return left, nil
-	}
-	right, err := p.sum(depth)
-	if err != nil {
-		return nil, err
-	}
-	next := p.peek().offset
-	if _, ok := p.comparison(); ok {
-		return nil, p.fail(next, `comparisons don't chain; join two with "and"`)
-	}
-	return &node{op: o, offset: at, args: []*node{left, right}}, nil
-}
-
-func (p *parser) sum(depth int) (*node, error) {
-	return p.signs(depth, map[string]op{"+": opAdd, "-": opSub}, p.product)
-}
-
-func (p *parser) product(depth int) (*node, error) {
-	return p.signs(depth, map[string]op{"*": opMul, "/": opDiv, "%": opMod}, p.unary)
-}
-
-func (p *parser) signs(depth int, ops map[string]op, next func(int) (*node, error)) (*node, error) {
-	left, err := next(depth)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		t := p.peek()
-		o, ok := ops[t.text]
-		if t.kind != tokenSign || !ok {
-			return left, nil
-		}
-		p.at++
-		right, err := next(depth)
-		if err != nil {
-			return nil, err
-		}
-		left = &node{op: o, offset: t.offset, args: []*node{left, right}}
-	}
-}
-
-func (p *parser) unary(depth int) (*node, error) {
-	return p.prefixed(opNeg, func() bool { return p.sign("-") }, p.value, depth)
+	return o, ok
 }
 
 func (p *parser) value(depth int) (*node, error) {
@@ -484,7 +415,7 @@ func (p *parser) value(depth int) (*node, error) {
 			if err != nil {
 				return nil, err
 			}
-			if !p.sign(")") {
+			if !p.next(tokenSign, ")") {
 				return nil, p.fail(p.peek().offset, `expected ")", found %q`, p.peek().raw)
 			}
 			return x, nil
@@ -502,7 +433,7 @@ func (p *parser) value(depth int) (*node, error) {
 // list reads expressions up to the closing sign.
 func (p *parser) list(end string, depth int) ([]*node, error) {
 	var items []*node
-	if p.sign(end) {
+	if p.next(tokenSign, end) {
 		return nil, nil
 	}
 	for {
@@ -511,10 +442,10 @@ func (p *parser) list(end string, depth int) ([]*node, error) {
 			return nil, err
 		}
 		items = append(items, x)
-		if p.sign(end) {
+		if p.next(tokenSign, end) {
 			return items, nil
 		}
-		if !p.sign(",") {
+		if !p.next(tokenSign, ",") {
 			return nil, p.fail(p.peek().offset, `expected "," or %q, found %q`, end, p.peek().raw)
 		}
 	}

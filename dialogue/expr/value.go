@@ -174,8 +174,8 @@ func (v Value) Truth() bool {
 func (v Value) Equal(w Value) bool {
 	if v.kind != w.kind {
 		if v.kind == Number && w.kind == Text || v.kind == Text && w.kind == Number {
-			a, okA := v.numeric()
-			b, okB := w.numeric()
+			a, okA := v.AsNumber()
+			b, okB := w.AsNumber()
 			return okA && okB && a == b
 		}
 		return false
@@ -207,8 +207,8 @@ func (v Value) Same(w Value) bool {
 	return v.Equal(w)
 }
 
-// numeric returns the number that v is or that its text is.
-func (v Value) numeric() (float64, bool) {
+// AsNumber returns the number that v is or that its text is.
+func (v Value) AsNumber() (float64, bool) {
 	switch v.kind {
 	case Number:
 		return v.number, true
@@ -246,8 +246,8 @@ func cutDigits(s string) (int, string) {
 // Order compares two numbers, or two texts, of which numeric ones count as numbers.
 // It returns false if there is no order between v and w.
 func (v Value) Order(w Value) (int, bool) {
-	a, okA := v.numeric()
-	b, okB := w.numeric()
+	a, okA := v.AsNumber()
+	b, okB := w.AsNumber()
 	switch {
 	case okA && okB:
 		switch {

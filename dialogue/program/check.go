@@ -85,108 +85,6 @@ func (c *compiler) types() {
 	}
 }
 
-// exit is a way from a step to another: to an index, or End for out of the flow.
-type exit struct {
-	to   int
-	yes  bool // of a confirm: what it shows is confirmed
-	over bool // leaves the flow
-	fail bool // taken when an action fails
-}
-
-// exits returns the ways out of a step.
-func (f *Flow) exits(s *Step) []exit {
-	var out []exit
-	lead := func(t *Target, fallback int, yes bool) {
-		switch {
-		case t == nil || t.Kind == ToContinue:
-			out = append(out, exit{to: fallback, yes: yes})
-		case t.Kind == ToStep:
-			if to, ok := f.Step(t.Step); ok {
-				out = append(out, exit{to: to.Index, yes: yes})
-			}
-		default:
-			out = append(out, exit{to: End, over: true})
-		}
-	}
-	if s.When != nil {
-		out = append(out, exit{to: s.Continue})
-	}
-	side := func(targets ...*Target) { // exits that only exist if they are written
-		for _, t := range targets {
-			if t != nil {
-				lead(t, s.Continue, false)
-			}
-		}
-	}
-	failing := func(t *Target) {
-		if t == nil {
-			t = f.OnError
-		}
-		from := len(out)
-		side(t)
-		for i := range out[from:] {
-			out[from+i].fail = true
-		}
-	}
-	next := func() { lead(&s.Next, s.Continue, false) }
-	switch x := s.Body.(type) {
-	case *Branch:
-		always := false
-		for i := range x.Cases {
-			c := &x.Cases[i]
-			if c.Then.Kind == ToContinue {
-				next()
-			} else {
-				lead(&c.Then, s.Continue, false)
-			}
-			always = always || c.When == nil && c.Subject == nil
-		}
-		if !always {
-			next()
-		}
-	case *While:
-		out = append(out, exit{to: x.Body})
-		lead(&x.Exit, s.Continue, false)
-	case *Confirm:
-		if x.OnYes.Kind == ToContinue {
-			lead(&s.Next, s.Continue, true)
-		} else {
-			lead(&x.OnYes, s.Continue, true)
-		}
-		side(x.OnNo, x.OnChange, x.OnLimit, x.OnDeadline)
-	case *Link:
-		out = append(out, exit{to: End, over: true})
-	case *Collect:
-		next()
-		side(x.OnInvalid, x.OnDeadline, x.OnCancel)
-	case *Invoke:
-		next()
-		failing(x.OnError)
-	case *Parallel:
-		next()
-		failing(nil)
-		for _, a := range x.Actions {
-			failing(a.OnError)
-		}
-	case *Call:
-		next()
-		failing(x.OnError)
-		side(x.OnCancel)
-	case *Agent:
-		next()
-		failing(x.OnError)
-	case *Handoff:
-		next()
-		side(x.OnDeadline)
-	case *Wait:
-		next()
-		side(x.OnDeadline)
-	default:
-		next()
-	}
-	return out
-}
-
 func (c *compiler) at(f *Flow, s *Step) (scope, Position) {
 	return scope{file: s.pos.File, flow: f.Name, step: s.Name}, s.pos
 }
@@ -199,8 +97,8 @@ func (c *compiler) reachable(f *Flow) {
 			return
 		}
 		seen[i] = true
-		for _, e := range f.exits(f.Steps[i]) {
-			visit(e.to)
+		for _, e := range f.Ways(f.Steps[i]) {
+			visit(e.Step)
 		}
 	}
 	visit(f.First)
@@ -256,9 +154,9 @@ func (c *compiler) stepCycles(f *Flow) {
 			return nil
 		}
 		var to []int
-		for _, e := range f.exits(f.Steps[i]) {
-			if e.to != End && !e.fail { // a failure is news of its own
-				to = append(to, e.to)
+		for _, e := range f.Ways(f.Steps[i]) {
+			if e.Step != End && e.Kind != WayError { // a failure is news of its own
+				to = append(to, e.Step)
 			}
 		}
 		return to
@@ -362,8 +260,8 @@ func (c *compiler) flowCycles() {
 			if waits(s) {
 				return
 			}
-			for _, e := range f.exits(s) {
-				visit(e.to)
+			for _, e := range f.Ways(s) {
+				visit(e.Step)
 			}
 		}
 		visit(f.First)
@@ -419,12 +317,12 @@ func (c *compiler) confirmed(f *Flow) {
 		i := work[0]
 		work = work[1:]
 		s := f.Steps[i]
-		for _, e := range f.exits(s) {
+		for _, e := range f.Ways(s) {
 			set := map[string]bool{}
 			for k := range at[i] {
 				set[k] = true
 			}
-			if e.yes {
+			if e.Kind == WayYes {
 				if x, ok := s.Body.(*Confirm); ok {
 					set[anyConfirm] = true
 					for _, slot := range x.Slots {
@@ -439,7 +337,7 @@ func (c *compiler) confirmed(f *Flow) {
 					}
 				}
 			}
-			join(e.to, set)
+			join(e.Step, set)
 		}
 	}
 	for _, s := range f.Steps {

@@ -1,9 +1,7 @@
 package program
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -28,12 +26,12 @@ type Signature struct {
 // doesn't, each at its place in the YAML.
 func (p *Program) Check(code Code) error {
 	b := &binding{code: code}
-	for _, name := range slices.Sorted(maps.Keys(p.Actions)) {
+	for _, name := range keysOf(p.Actions) {
 		b.action(p.Actions[name])
 	}
 	slots := map[*Slot]bool{}
 	visit := func(list map[string]*Slot) {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
+		for _, name := range keysOf(list) {
 			if s := list[name]; !slots[s] {
 				slots[s] = true
 				b.validators(s.pos, scope{}, s, s.Validate)
@@ -42,7 +40,7 @@ func (p *Program) Check(code Code) error {
 	}
 	visit(p.Session)
 	visit(p.Slots)
-	for _, name := range slices.Sorted(maps.Keys(p.Flows)) {
+	for _, name := range keysOf(p.Flows) {
 		f := p.Flows[name]
 		visit(f.Slots)
 		for _, step := range f.Steps {
@@ -60,10 +58,7 @@ func (p *Program) Check(code Code) error {
 	if len(b.findings) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(b.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	return b.findings
+	return b.findings.sorted()
 }
 
 // binding compares a program with the code.
@@ -73,7 +68,7 @@ type binding struct {
 }
 
 func (b *binding) errorf(at Position, s scope, format string, args ...any) {
-	f := Finding{File: at.File, Line: at.Line, Column: at.Column, Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...)}
+	f := Finding{File: at.File, Line: at.Line, Column: at.Column, Severity: Error, Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...)}
 	if !slices.Contains(b.findings, f) {
 		b.findings = append(b.findings, f)
 	}
@@ -82,7 +77,7 @@ func (b *binding) errorf(at Position, s scope, format string, args ...any) {
 func (b *binding) action(a *Action) {
 	code, ok := b.code.Actions[a.Name]
 	if !ok {
-		b.errorf(a.pos, scope{}, "action %q has no code%s", a.Name, orElse(suggest(a.Name, slices.Collect(maps.Keys(b.code.Actions))), "register it under this name"))
+		b.errorf(a.pos, scope{}, "action %q has no code%s", a.Name, orElse(suggest(a.Name, keysOf(b.code.Actions)), "register it under this name"))
 		return
 	}
 	if a.implicit {
@@ -101,7 +96,7 @@ func (b *binding) action(a *Action) {
 		taken, ok := param(code.Inputs, in.Name)
 		switch {
 		case !ok:
-			fail("its code has no input %q%s", in.Name, orElse(suggest(in.Name, names(code.Inputs)), "remove it here, or take it there"))
+			fail("its code has no input %q%s", in.Name, orElse(suggest(in.Name, paramNames(code.Inputs)), "remove it here, or take it there"))
 		case in.Optional && !taken.Optional:
 			fail("the input %q may be missing here, and its code needs it; write it without the ?, or make it optional there", in.Name)
 		case !fits(in.Type, taken.Type):
@@ -120,7 +115,7 @@ func (b *binding) action(a *Action) {
 		given, ok := param(code.Outputs, out.Name)
 		switch {
 		case !ok:
-			fail("its code has no output %q%s", out.Name, orElse(suggest(out.Name, names(code.Outputs)), "remove it here, or return it there"))
+			fail("its code has no output %q%s", out.Name, orElse(suggest(out.Name, paramNames(code.Outputs)), "remove it here, or return it there"))
 		case given.Optional && !out.Optional:
 			fail("the output %q may be missing, says its code; write %q", out.Name, out.Name+"?")
 		case !fits(given.Type, out.Type):
@@ -134,7 +129,7 @@ func (b *binding) validators(at Position, in scope, s *Slot, validators []string
 		t, ok := b.code.Validators[name]
 		switch {
 		case !ok:
-			b.errorf(at, in, "slot %q: validator %q has no code%s", s.Name, name, orElse(suggest(name, slices.Collect(maps.Keys(b.code.Validators))), "register it under this name"))
+			b.errorf(at, in, "slot %q: validator %q has no code%s", s.Name, name, orElse(suggest(name, keysOf(b.code.Validators)), "register it under this name"))
 		case t == DateTime && (s.Type == Date || s.Type == Time): // a time.Time
 			b.errorf(at, in, "slot %q is of type %s, and the code of its validator %q takes the type %s; let it take a string", s.Name, s.Type, name, t)
 		case !fits(s.Type, t) || !fits(t, s.Type):
@@ -171,14 +166,6 @@ func param(list []Param, name string) (Param, bool) {
 		return Param{}, false
 	}
 	return list[i], true
-}
-
-func names(list []Param) []string {
-	out := make([]string, len(list))
-	for i, p := range list {
-		out[i] = p.Name
-	}
-	return out
 }
 
 func orElse(suggestion, mend string) string {

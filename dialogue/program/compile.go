@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -85,20 +86,47 @@ func Compile(sources ...File) (*Program, error) {
 	return c.program, nil
 }
 
+// defaults gives the settings the values that the vocabulary says, as if they were written.
 func (c *compiler) defaults() {
-	cancel, handoff := Target{Kind: ToCancel}, Target{Kind: ToHandoff}
 	c.program.Languages.Default = "en"
-	c.program.Settings = Settings{
-		StackDepth: 3, StackOnLimit: "cancel_oldest", MaxAttempts: 3, OnInvalid: cancel,
-		NoProgress: 10, OnNoProgress: "handoff", SessionAfter: 30 * time.Minute,
-		HistoryMessages: 50, TraceEvents: 100, CompletedFlows: 10,
-		StepExecutions: 100, FlowIterations: 50, Advances: 20, Commands: 16, MessageChars: 4000, CallDepth: 16,
-		RephraseTone: "friendly", Models: map[string]Model{}, Persistence: map[string]string{},
+	c.program.Settings = Settings{Models: map[string]Model{}, Persistence: map[string]string{}}
+	c.program.Patterns = Patterns{Resume: "immediate", Flows: map[string]string{}}
+	for _, o := range slices.Concat(settingObjects, patternObjects) {
+		m := &mapping{c: c, object: o, vals: map[string]*yaml.Node{}}
+		for _, k := range o.keys {
+			if k.fallback != "" {
+				m.vals[k.name] = &yaml.Node{Kind: yaml.ScalarNode, Value: k.fallback}
+			}
+		}
+		m.store()
 	}
-	c.program.Patterns = Patterns{
-		Resume: "immediate", Correction: true, ClarifyDepth: 3, ClarifyOnLimit: handoff,
-		ConfirmRetries: 3, ConfirmOnLimit: cancel, UnclearRetries: 3, UnclearOnLimit: handoff,
-		Queue: "default", HandoffOnDeadline: "resume", Flows: map[string]string{},
+}
+
+// store reads the keys that say where their values go.
+func (m *mapping) store() {
+	for _, k := range m.object.keys {
+		if k.to == nil {
+			continue
+		}
+		switch to := k.to(m.c.program).(type) {
+		case *int:
+			*to = m.positive(k.name, *to)
+		case *bool:
+			*to = m.boolean(k.name, *to)
+		case *time.Duration:
+			*to = m.duration(k.name, *to)
+		case *Target:
+			*to = m.limit(k.name, *to)
+		case *string:
+			switch {
+			case k.is.choice != nil:
+				*to = m.choice(k.name, *to)
+			case k.is.words == aFlow.words:
+				*to = m.flowName(k.name)
+			default:
+				*to = cmp.Or(m.text(k.name), *to)
+			}
+		}
 	}
 }
 
@@ -272,44 +300,11 @@ func (c *compiler) settings(s scope, n *yaml.Node) {
 		return
 	}
 	x := &c.program.Settings
-	if g := m.group(stackObject); g != nil {
-		x.StackDepth = g.positive("max_depth", x.StackDepth)
-		x.StackOnLimit = g.choice("on_limit", x.StackOnLimit)
-		g.done()
-	}
-	if g := m.group(collectionObject); g != nil {
-		x.MaxAttempts = g.positive("max_attempts", x.MaxAttempts)
-		x.OnInvalid = g.limit("on_invalid", x.OnInvalid)
-		g.duration("validation_timeout", 0)
-		g.done()
-	}
-	if g := m.group(conversationObject); g != nil {
-		x.NoProgress = g.positive("max_turns_without_progress", x.NoProgress)
-		x.OnNoProgress = g.choice("on_no_progress", x.OnNoProgress)
-		x.SessionAfter = g.duration("session_timeout", x.SessionAfter)
-		x.ForgetSession = g.boolean("forget_session", false)
-		x.DefaultFlow, x.FallbackFlow = g.flowName("default_flow"), g.flowName("fallback_flow")
-		g.done()
-	}
-	if g := m.group(historyObject); g != nil {
-		x.HistoryMessages = g.positive("messages", x.HistoryMessages)
-		x.TraceEvents = g.positive("trace_events", x.TraceEvents)
-		x.CompletedFlows = g.positive("completed_flows", x.CompletedFlows)
-		g.done()
-	}
-	if g := m.group(runtimeObject); g != nil {
-		x.StepExecutions = g.positive("max_step_executions", x.StepExecutions)
-		x.FlowIterations = g.positive("flow_iterations", x.FlowIterations)
-		x.Advances = g.positive("advances", x.Advances)
-		x.Commands = g.positive("max_commands", x.Commands)
-		x.MessageChars = g.positive("max_message_chars", x.MessageChars)
-		x.CallDepth = g.positive("call_depth", x.CallDepth)
-		g.done()
-	}
-	if g := m.group(rephraseObject); g != nil {
-		x.Rephrase = g.boolean("enabled", false)
-		x.RephraseTone = g.choice("tone", x.RephraseTone)
-		g.done()
+	for _, o := range settingObjects {
+		if g := m.group(o); g != nil {
+			g.store()
+			g.done()
+		}
 	}
 	if g := m.group(modelsObject); g != nil {
 		for _, k := range modelsObject.keys {
@@ -412,31 +407,7 @@ func (c *compiler) patterns(s scope, n *yaml.Node) {
 		if flow := g.flowName("flow"); flow != "" {
 			x.Flows[name] = flow
 		}
-		switch name {
-		case "correction":
-			x.Correction = g.boolean("enabled", x.Correction)
-			x.AnnounceCorrected = g.boolean("announce", x.AnnounceCorrected)
-		case "clarification":
-			x.ClarifyDepth = g.positive("max_depth", x.ClarifyDepth)
-			x.ClarifyOnLimit = g.limit("on_limit", x.ClarifyOnLimit)
-		case "cancellation":
-			x.ConfirmCancel = g.boolean("confirm", x.ConfirmCancel)
-		case "confirmation":
-			x.ConfirmRetries = g.positive("max_retries", x.ConfirmRetries)
-			x.ConfirmOnLimit = g.limit("on_limit", x.ConfirmOnLimit)
-		case "unclear":
-			x.UnclearRetries = g.positive("max_retries", x.UnclearRetries)
-			x.UnclearOnLimit = g.limit("on_limit", x.UnclearOnLimit)
-		case "handoff":
-			if q := g.text("queue"); q != "" {
-				x.Queue = q
-			}
-			x.HandoffDeadline = g.duration("deadline", x.HandoffDeadline)
-			x.HandoffOnDeadline = g.choice("on_deadline", x.HandoffOnDeadline)
-		case "error":
-			x.Reset = g.choice("recovery", "keep") == "reset"
-			x.TimeoutEnds = g.choice("timeout", "ask_retry") == "end"
-		}
+		g.store()
 		g.done()
 	}
 	m.done()

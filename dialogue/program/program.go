@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,8 +96,8 @@ type Patterns struct {
 	Queue             string
 	HandoffDeadline   time.Duration
 	HandoffOnDeadline string // resume or cancel
-	Reset             bool   // an error clears the stack
-	TimeoutEnds       bool   // a timeout is not asked about
+	Recovery          string // keep or reset: an error clears the stack
+	OnTimeout         string // ask_retry or end: a timeout is not asked about
 	Flows             map[string]string
 }
 
@@ -396,6 +397,116 @@ func (s *Step) Exits() Exits {
 	return Exits{}
 }
 
+// WayKind says when a way on from a step is taken.
+type WayKind string
+
+// The kinds of ways.
+const (
+	WayNext     WayKind = "next"
+	WayPast     WayKind = "past"  // its condition doesn't hold
+	WayCase     WayKind = "case"  // of a branch
+	WayElse     WayKind = "else"  // no case of a branch holds
+	WayRound    WayKind = "round" // of a loop
+	WayLeave    WayKind = "leave" // a loop is over
+	WayYes      WayKind = "yes"
+	WayNo       WayKind = "no"
+	WayChanged  WayKind = "changed" // what a confirm shows
+	WayUnclear  WayKind = "unclear" // an answer, too often
+	WayRefused  WayKind = "refused" // an answer, too often
+	WayDeadline WayKind = "deadline"
+	WayError    WayKind = "error"
+	WayCancel   WayKind = "cancel"
+)
+
+// Way is a way on from a step.
+type Way struct {
+	Kind  WayKind
+	Case  int           // of [WayCase], counted from 1
+	After time.Duration // of [WayDeadline]
+	To    *Target       // nil if it is up to the patterns
+	Step  int           // index of the step to which it leads, End out of the flow
+}
+
+// Ways returns the ways on from a step of the flow.
+func (f *Flow) Ways(s *Step) []Way {
+	var ways []Way
+	lead := func(k WayKind, t, goesOn *Target) {
+		w := Way{Kind: k, To: t, Step: End}
+		if t.Kind == ToContinue {
+			t = goesOn
+		}
+		if t.Kind == ToContinue {
+			w.Step = s.Continue
+		} else if to, ok := f.Step(t.Step); ok && t.Kind == ToStep {
+			w.Step = to.Index
+		}
+		ways = append(ways, w)
+	}
+	written := func(k WayKind, t *Target) {
+		if t != nil {
+			lead(k, t, &Target{})
+		}
+	}
+	deadline := func(after time.Duration, t *Target) {
+		if after > 0 || t != nil {
+			lead(WayDeadline, cmp.Or(t, &Target{Kind: ToCancel}), &Target{})
+			ways[len(ways)-1].After = after
+		}
+	}
+	if s.When != nil {
+		written(WayPast, &Target{})
+	}
+	switch x := s.Body.(type) {
+	case *Branch:
+		open := true
+		for i := range x.Cases {
+			c := &x.Cases[i]
+			lead(WayCase, &c.Then, &s.Next)
+			ways[len(ways)-1].Case = i + 1
+			open = open && (c.When != nil || c.Subject != nil)
+		}
+		if open {
+			written(WayElse, &s.Next)
+		}
+		return ways
+	case *While:
+		ways = append(ways, Way{Kind: WayRound, To: &Target{}, Step: x.Body})
+		written(WayLeave, &x.Exit)
+		return ways
+	case *Confirm:
+		lead(WayYes, &x.OnYes, &s.Next)
+		written(WayNo, cmp.Or(x.OnNo, &Target{Kind: ToCancel}))
+		written(WayChanged, x.OnChange)
+		written(WayUnclear, x.OnLimit)
+		deadline(x.Deadline, x.OnDeadline)
+		return ways
+	case *Link:
+		written(WayNext, &Target{Kind: ToEnd})
+		return ways
+	case *Collect:
+		written(WayRefused, x.OnInvalid)
+		deadline(x.Deadline, x.OnDeadline)
+	case *Wait:
+		deadline(x.Deadline, x.OnDeadline)
+	case *Handoff:
+		if deadline(x.Deadline, x.OnDeadline); x.Deadline > 0 && x.OnDeadline == nil {
+			ways[len(ways)-1].To = nil
+		}
+	}
+	written(WayNext, &s.Next)
+	switch x := s.Body.(type) {
+	case *Invoke, *Call, *Agent, *Generate:
+		written(WayError, cmp.Or(s.Exits().OnError, f.OnError))
+	case *Parallel:
+		written(WayError, f.OnError)
+		for _, a := range x.Actions {
+			written(WayError, a.OnError)
+		}
+	}
+	written(WayCancel, s.Exits().OnCancel)
+	return ways
+}
+
 // Outputs returns where a step that runs an action, alone or among others, puts what it
 // answers.
 func (s *Step) Outputs(action string) []Out {
@@ -664,22 +775,28 @@ type Button struct {
 
 // Finding is one mistake, or one thing worth a look.
 type Finding struct {
-	File         string
-	Line, Column int
-	Warning      bool
-	Flow, Step   string
-	Message      string
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Column   int      `json:"column"`
+	Severity Severity `json:"severity"`
+	Flow     string   `json:"flow,omitempty"`
+	Step     string   `json:"step,omitempty"`
+	Message  string   `json:"message"`
 }
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities of findings.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+)
 
 // String returns the finding in its one line.
 func (f Finding) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: ", f.File, f.Line, f.Column)
-	if f.Warning {
-		b.WriteString("warning: ")
-	} else {
-		b.WriteString("error: ")
-	}
+	fmt.Fprintf(&b, "%s:%d:%d: %s: ", f.File, f.Line, f.Column, f.Severity)
 	if f.Flow != "" {
 		fmt.Fprintf(&b, "flow %q", f.Flow)
 		if f.Step != "" {
@@ -708,7 +825,7 @@ func (f Findings) Error() string {
 func (f Findings) Errors() Findings {
 	var errs Findings
 	for _, x := range f {
-		if !x.Warning {
+		if x.Severity == Error {
 			errs = append(errs, x)
 		}
 	}

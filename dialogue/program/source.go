@@ -20,6 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 	"github.com/superstep-dev/superstep/dialogue/language"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // Limits of the files of an assistant.
@@ -84,8 +85,12 @@ type item struct {
 }
 
 func (c *compiler) add(s scope, p Position, warning bool, format string, args ...any) {
+	severity := Error
+	if warning {
+		severity = Warning
+	}
 	c.findings = append(c.findings, Finding{
-		File: p.File, Line: p.Line, Column: p.Column, Warning: warning,
+		File: p.File, Line: p.Line, Column: p.Column, Severity: severity,
 		Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...),
 	})
 }
@@ -419,47 +424,17 @@ func (m *mapping) done() {
 
 // suggest returns a sentence that names what was probably meant.
 func suggest(name string, known []string) string {
-	best, least := "", 1+max(1, len(name)/3)
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(name, k); d < least {
-			best, least = k, d
-		}
-	}
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
+	best := plan.Nearest(name, known)
 	switch {
 	case best != "":
 		return fmt.Sprintf("; did you mean %q?", best)
 	case len(known) == 0:
 		return ""
 	case len(known) <= 12:
-		return "; known are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", ")
+		return "; known are " + strings.Join(known, ", ")
 	}
 	return ""
-}
-
-// distance is the number of letters dropped, added, changed or swapped between a and b.
-func distance(a, b string) int {
-	if len(a) > 100 || len(b) > 100 {
-		return math.MaxInt
-	}
-	prev2, prev, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev, row = prev, row, make([]int, len(b)+1)
-	}
-	return prev[len(b)]
 }
 
 // text reads a scalar as a text.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -38,37 +39,40 @@ func (x *stepReader) inline(key string) string {
 	return x.flow.Name + "." + x.step.Name + key
 }
 
+// read reads a step of a kind.
 func (x *stepReader) read(kind string) {
-	switch kind {
-	case "say":
-		x.say()
-	case "collect":
-		x.collect()
-	case "set":
-		x.set()
-	case "action":
-		x.step.Body = x.invoke()
-	case "branch":
-		x.branch()
-	case "while":
-		x.while()
-	case "confirm":
-		x.confirm()
-	case "call":
-		x.call()
-	case "link":
-		x.link()
-	case "generate":
-		x.generate()
-	case "agent":
-		x.agent()
-	case "handoff":
-		x.handoff()
-	case "wait":
-		x.wait()
-	case "parallel":
-		x.parallel()
+	map[string]func(*stepReader){
+		"say":      (*stepReader).say,
+		"collect":  (*stepReader).collect,
+		"set":      (*stepReader).set,
+		"action":   (*stepReader).action,
+		"branch":   (*stepReader).branch,
+		"while":    (*stepReader).while,
+		"confirm":  (*stepReader).confirm,
+		"call":     (*stepReader).call,
+		"link":     (*stepReader).link,
+		"generate": (*stepReader).generate,
+		"agent":    (*stepReader).agent,
+		"handoff":  (*stepReader).handoff,
+		"wait":     (*stepReader).wait,
+		"parallel": (*stepReader).parallel,
+	}[kind](x)
+}
+
+func (x *stepReader) action() { x.step.Body = x.invoke() }
+
+// writesTo notes that the step writes a slot; t is empty if that doesn't declare it.
+func (x *stepReader) writesTo(slot string, t Type, n *yaml.Node) {
+	x.writes = append(x.writes, write{step: x.step, slot: slot, typ: t, pos: at(x.sc(), n), scope: x.sc()})
+}
+
+// stores reads the slot into which the step puts its answer, "" if there is none.
+func (x *stepReader) stores(n *yaml.Node, t Type) string {
+	if n == nil || !x.slotKey(n) {
+		return ""
 	}
+	x.writesTo(n.Value, t, n)
+	return n.Value
 }
 
 func (x *stepReader) say() {
@@ -107,7 +111,7 @@ func (x *stepReader) collect() {
 		if slices.Contains(b.Slots[:i], s) {
 			x.fail(x.main, "slot %q is collected twice; keep one", s)
 		}
-		x.writes = append(x.writes, write{step: x.step, slot: s, pos: at(x.sc(), x.main), scope: x.sc()})
+		x.writesTo(s, "", x.main)
 	}
 	b.Ask = x.response("ask", x.inline(".ask"))
 	x.readsResponse(x.step, x.sc(), b.Ask, true)
@@ -218,7 +222,7 @@ func (x *stepReader) set() {
 		}
 		o := x.operand(m.vals[k], false)
 		b.Assign = append(b.Assign, Assign{Slot: k, Value: o})
-		x.writes = append(x.writes, write{step: x.step, slot: k, typ: o.typeOf(), pos: at(x.sc(), key), scope: x.sc()})
+		x.writesTo(k, o.typeOf(), key)
 		if o.Expr == nil && o.Text == nil && !o.Const.IsNone() {
 			x.later = append(x.later, func() {
 				if s, _, ok := x.lookup(strings.Split(k, ".")); ok && s != nil && !s.Implicit {
@@ -347,7 +351,7 @@ func (x *stepReader) invoke() *Invoke {
 			out.Slot = mapped[i].Slot
 		}
 		b.Outputs = append(b.Outputs, out)
-		x.writes = append(x.writes, write{step: x.step, slot: out.Slot, typ: p.Type, pos: at(x.sc(), x.main), scope: x.sc()})
+		x.writesTo(out.Slot, p.Type, x.main)
 	}
 	for _, g := range mapped {
 		if !slices.ContainsFunc(a.Outputs, func(p Param) bool { return p.Name == g.Output }) {
@@ -535,10 +539,7 @@ func (x *stepReader) confirm() {
 	x.step.Body = b
 	nodes := x.names(x.sc(), x.main, "confirm")
 	if x.old && x.has("slot") { // its slot takes the answer; it shows what was collected before
-		if x.slotKey(x.main) {
-			b.Store = x.main.Value
-			x.writes = append(x.writes, write{step: x.step, slot: b.Store, typ: Boolean, pos: at(x.sc(), x.main), scope: x.sc()})
-		}
+		b.Store = x.stores(x.main, Boolean)
 		nodes = nil
 		for _, s := range x.flow.Steps {
 			if c, ok := s.Body.(*Collect); ok {
@@ -569,10 +570,7 @@ func (x *stepReader) confirm() {
 		b.MaxRetries = x.positive("max_retries", 0)
 	}
 	b.OnLimit = x.targetOf("on_limit")
-	if n := x.get("store"); n != nil && x.slotKey(n) {
-		b.Store = n.Value
-		x.writes = append(x.writes, write{step: x.step, slot: n.Value, typ: Boolean, pos: at(x.sc(), n), scope: x.sc()})
-	}
+	b.Store = cmp.Or(x.stores(x.get("store"), Boolean), b.Store)
 	b.Deadline = x.mapping.duration("deadline", 0)
 	b.OnDeadline = x.targetOf("on_deadline")
 }
@@ -662,15 +660,9 @@ func (x *stepReader) generate() {
 	b.Instruction = p.instruction()
 	b.Context = p.slotNames(p.get("context"), "context", false)
 	b.MaxTokens = p.positive("max_tokens", 300)
-	if n := p.get("store"); n != nil && p.slotKey(n) {
-		b.Store = n.Value
-		x.writes = append(x.writes, write{step: x.step, slot: n.Value, typ: String, pos: at(x.sc(), n), scope: x.sc()})
-	}
+	b.Store = p.stores(p.get("store"), String)
 	p.done()
-	if n := x.get("store"); n != nil && x.slotKey(n) {
-		b.Store = n.Value
-		x.writes = append(x.writes, write{step: x.step, slot: n.Value, typ: String, pos: at(x.sc(), n), scope: x.sc()})
-	}
+	b.Store = cmp.Or(x.stores(x.get("store"), String), b.Store)
 }
 
 func (x *stepReader) agent() {
@@ -695,7 +687,7 @@ func (x *stepReader) agent() {
 	nodes := x.names(x.sc(), p.get("may_set"), "may_set")
 	for _, n := range nodes {
 		x.readsSlot(x.step, x.sc(), n, true)
-		x.writes = append(x.writes, write{step: x.step, slot: n.Value, pos: at(x.sc(), n), scope: x.sc()})
+		x.writesTo(n.Value, "", n)
 		x.later = append(x.later, func() {
 			if s, ok := x.flow.Slots[n.Value]; ok && !x.flow.Allows(s, FromAgent) {
 				x.fail(n, `slot %q can't be set by an agent; add "agent" to its "from"`, n.Value)
@@ -739,7 +731,7 @@ func (x *stepReader) wait() {
 		p.done()
 	}
 	for _, o := range b.Outputs {
-		x.writes = append(x.writes, write{step: x.step, slot: o.Slot, typ: Any, pos: at(x.sc(), x.main), scope: x.sc()})
+		x.writesTo(o.Slot, Any, x.main)
 	}
 }
 

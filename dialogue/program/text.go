@@ -234,7 +234,7 @@ func format(s Scene, path []string, v expr.Value, how string) string {
 	}
 	switch how {
 	case "money", "number":
-		n, ok := numeric(v)
+		n, ok := v.AsNumber()
 		if !ok {
 			return plain(v)
 		}
@@ -269,20 +269,6 @@ func format(s Scene, path []string, v expr.Value, how string) string {
 		return strings.Join(texts, ", ")
 	}
 	return plain(v)
-}
-
-// numeric returns the number that v is or that its text is.
-func numeric(v expr.Value) (float64, bool) {
-	sum := v
-	if t, ok := v.Str(); ok {
-		if e, err := expr.Parse(strings.TrimPrefix(t, "-")); err != nil || !e.Constant() {
-			return 0, false
-		} else if sum = e.Eval(nil); strings.HasPrefix(t, "-") {
-			n, ok := sum.Num()
-			return -n, ok
-		}
-	}
-	return sum.Num()
 }
 
 // Mask hides all but the last four characters of a text; all of them if it has fewer

@@ -3,6 +3,7 @@ package program
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/dialogue/language"
 )
@@ -32,6 +33,7 @@ type key struct {
 	is       shape
 	fallback string // as it is written; "" has none
 	about    string
+	to       func(*Program) any // where the value of a setting goes
 }
 
 // shape is what may be written at a place.
@@ -193,61 +195,64 @@ var settingsObject = &object{
 	},
 }
 
+// settingObjects are the groups of settings that hold nothing but values of their own.
+var settingObjects = []*object{stackObject, collectionObject, conversationObject, historyObject, runtimeObject, rephraseObject}
+
 var stackObject = &object{
 	name: "settings.stack", what: "settings.stack",
 	keys: []key{
-		{name: "max_depth", old: []string{"max_stack_depth"}, is: aCount, fallback: "3", about: "Tasks that the user started and that are open at once. Called flows don't count."},
-		{name: "on_limit", old: []string{"on_limit_reached"}, is: oneOf("cancel_oldest", "reject_new"), fallback: "cancel_oldest", about: "What happens to one more: the oldest is cancelled, or it is not begun."},
+		{name: "max_depth", old: []string{"max_stack_depth"}, is: aCount, fallback: "3", about: "Tasks that the user started and that are open at once. Called flows don't count.", to: func(p *Program) any { return &p.Settings.StackDepth }},
+		{name: "on_limit", old: []string{"on_limit_reached"}, is: oneOf("cancel_oldest", "reject_new"), fallback: "cancel_oldest", about: "What happens to one more: the oldest is cancelled, or it is not begun.", to: func(p *Program) any { return &p.Settings.StackOnLimit }},
 	},
 }
 
 var collectionObject = &object{
 	name: "settings.collection", what: "settings.collection",
 	keys: []key{
-		{name: "max_attempts", old: []string{"max_validation_attempts"}, is: aCount, fallback: "3", about: "Refused answers to one question before `on_invalid`."},
-		{name: "on_invalid", is: atLimit, fallback: "cancel", about: "What the task comes to then."},
-		{name: "validation_timeout", is: aDuration, about: "Read for Soni's sake. Validators have the time that their code has."},
+		{name: "max_attempts", old: []string{"max_validation_attempts"}, is: aCount, fallback: "3", about: "Refused answers to one question before `on_invalid`.", to: func(p *Program) any { return &p.Settings.MaxAttempts }},
+		{name: "on_invalid", is: atLimit, fallback: "cancel", about: "What the task comes to then.", to: func(p *Program) any { return &p.Settings.OnInvalid }},
+		{name: "validation_timeout", is: aDuration, about: "Read for Soni's sake. Validators have the time that their code has.", to: func(*Program) any { return new(time.Duration) }},
 	},
 }
 
 var conversationObject = &object{
 	name: "settings.conversation", what: "settings.conversation",
 	keys: []key{
-		{name: "max_turns_without_progress", is: aCount, fallback: "10", about: "Messages in a row that change neither a slot, nor a task, nor a step."},
-		{name: "on_no_progress", is: oneOf("handoff", "fallback", "retry"), fallback: "handoff", about: "What happens then."},
-		{name: "session_timeout", is: aDuration, fallback: "30m", about: "Silence after which open tasks are abandoned; `none` keeps them."},
-		{name: "forget_session", is: aBoolean, fallback: "false", about: "Whether the values of the session go with them."},
-		{name: "default_flow", is: aFlow, about: "Runs at the first message if it started nothing."},
-		{name: "fallback_flow", is: aFlow, about: "Runs when nothing was understood and nothing is open."},
+		{name: "max_turns_without_progress", is: aCount, fallback: "10", about: "Messages in a row that change neither a slot, nor a task, nor a step.", to: func(p *Program) any { return &p.Settings.NoProgress }},
+		{name: "on_no_progress", is: oneOf("handoff", "fallback", "retry"), fallback: "handoff", about: "What happens then.", to: func(p *Program) any { return &p.Settings.OnNoProgress }},
+		{name: "session_timeout", is: aDuration, fallback: "30m", about: "Silence after which open tasks are abandoned; `none` keeps them.", to: func(p *Program) any { return &p.Settings.SessionAfter }},
+		{name: "forget_session", is: aBoolean, fallback: "false", about: "Whether the values of the session go with them.", to: func(p *Program) any { return &p.Settings.ForgetSession }},
+		{name: "default_flow", is: aFlow, about: "Runs at the first message if it started nothing.", to: func(p *Program) any { return &p.Settings.DefaultFlow }},
+		{name: "fallback_flow", is: aFlow, about: "Runs when nothing was understood and nothing is open.", to: func(p *Program) any { return &p.Settings.FallbackFlow }},
 	},
 }
 
 var historyObject = &object{
 	name: "settings.history", what: "settings.history",
 	keys: []key{
-		{name: "messages", old: []string{"max_history_messages"}, is: aCount, fallback: "50", about: "Lines of the transcript."},
-		{name: "trace_events", old: []string{"max_trace_events"}, is: aCount, fallback: "100", about: "Events of the trace."},
-		{name: "completed_flows", old: []string{"max_completed_flows"}, is: aCount, fallback: "10", about: "Flows that are over."},
+		{name: "messages", old: []string{"max_history_messages"}, is: aCount, fallback: "50", about: "Lines of the transcript.", to: func(p *Program) any { return &p.Settings.HistoryMessages }},
+		{name: "trace_events", old: []string{"max_trace_events"}, is: aCount, fallback: "100", about: "Events of the trace.", to: func(p *Program) any { return &p.Settings.TraceEvents }},
+		{name: "completed_flows", old: []string{"max_completed_flows"}, is: aCount, fallback: "10", about: "Flows that are over.", to: func(p *Program) any { return &p.Settings.CompletedFlows }},
 	},
 }
 
 var runtimeObject = &object{
 	name: "settings.runtime", what: "settings.runtime",
 	keys: []key{
-		{name: "max_step_executions", is: aCount, fallback: "100", about: "Of one step in one turn; more is the error `loop_detected`."},
-		{name: "flow_iterations", is: aCount, fallback: "50", about: "Flows that run in one turn; more is the error `turn_limit`."},
-		{name: "advances", is: aCount, fallback: "20", about: "Actions and models that one turn waits for; more is the error `turn_limit`."},
-		{name: "max_commands", is: aCount, fallback: "16", about: "Commands of one message; further ones are dropped."},
-		{name: "max_message_chars", is: aCount, fallback: "4000", about: "Length of a message; a longer one is refused."},
-		{name: "call_depth", is: aCount, fallback: "16", about: "Flows that call one another; more is the error `call_depth`."},
+		{name: "max_step_executions", is: aCount, fallback: "100", about: "Of one step in one turn; more is the error `loop_detected`.", to: func(p *Program) any { return &p.Settings.StepExecutions }},
+		{name: "flow_iterations", is: aCount, fallback: "50", about: "Flows that run in one turn; more is the error `turn_limit`.", to: func(p *Program) any { return &p.Settings.FlowIterations }},
+		{name: "advances", is: aCount, fallback: "20", about: "Actions and models that one turn waits for; more is the error `turn_limit`.", to: func(p *Program) any { return &p.Settings.Advances }},
+		{name: "max_commands", is: aCount, fallback: "16", about: "Commands of one message; further ones are dropped.", to: func(p *Program) any { return &p.Settings.Commands }},
+		{name: "max_message_chars", is: aCount, fallback: "4000", about: "Length of a message; a longer one is refused.", to: func(p *Program) any { return &p.Settings.MessageChars }},
+		{name: "call_depth", is: aCount, fallback: "16", about: "Flows that call one another; more is the error `call_depth`.", to: func(p *Program) any { return &p.Settings.CallDepth }},
 	},
 }
 
 var rephraseObject = &object{
 	name: "settings.rephrase", what: "settings.rephrase",
 	keys: []key{
-		{name: "enabled", is: aBoolean, fallback: "false", about: "A rephrased text is sent only if every number, name, inserted value and button is still in it."},
-		{name: "tone", is: oneOf("friendly", "professional", "formal"), fallback: "friendly", about: "How the model writes."},
+		{name: "enabled", is: aBoolean, fallback: "false", about: "A rephrased text is sent only if every number, name, inserted value and button is still in it.", to: func(p *Program) any { return &p.Settings.Rephrase }},
+		{name: "tone", is: oneOf("friendly", "professional", "formal"), fallback: "friendly", about: "How the model writes.", to: func(p *Program) any { return &p.Settings.RephraseTone }},
 	},
 }
 
@@ -290,30 +295,30 @@ func patternOf(name, about string, keys ...key) *object {
 var patternObjects = []*object{
 	patternOf("resume", "A task goes on after an interruption."),
 	patternOf("correction", "The user corrects an answer.",
-		key{name: "enabled", is: aBoolean, fallback: "true", about: "Whether answers can be corrected."},
-		key{name: "announce", is: aBoolean, fallback: "false", about: "Whether `corrected` is said."}),
+		key{name: "enabled", is: aBoolean, fallback: "true", about: "Whether answers can be corrected.", to: func(p *Program) any { return &p.Patterns.Correction }},
+		key{name: "announce", is: aBoolean, fallback: "false", about: "Whether `corrected` is said.", to: func(p *Program) any { return &p.Patterns.AnnounceCorrected }}),
 	patternOf("clarification", "The user asks what a question means, or leaves the subject.",
-		key{name: "max_depth", is: aCount, fallback: "3", about: "Digressions in a row."},
-		key{name: "on_limit", old: []string{"fallback"}, is: atLimit, fallback: "handoff", about: "What the task comes to after them."}),
+		key{name: "max_depth", is: aCount, fallback: "3", about: "Digressions in a row.", to: func(p *Program) any { return &p.Patterns.ClarifyDepth }},
+		key{name: "on_limit", old: []string{"fallback"}, is: atLimit, fallback: "handoff", about: "What the task comes to after them.", to: func(p *Program) any { return &p.Patterns.ClarifyOnLimit }}),
 	patternOf("cancellation", "The user cancels a task.",
-		key{name: "confirm", old: []string{"confirm_before_cancel"}, is: aBoolean, fallback: "false", about: "Whether the user is asked first."}),
+		key{name: "confirm", old: []string{"confirm_before_cancel"}, is: aBoolean, fallback: "false", about: "Whether the user is asked first.", to: func(p *Program) any { return &p.Patterns.ConfirmCancel }}),
 	patternOf("confirmation", "An answer to a confirm is neither yes nor no.",
-		key{name: "max_retries", is: aCount, fallback: "3", about: "Such answers in a row."},
-		key{name: "on_limit", old: []string{"on_max_retries"}, is: atLimit, fallback: "cancel", about: "What the task comes to after them."}),
+		key{name: "max_retries", is: aCount, fallback: "3", about: "Such answers in a row.", to: func(p *Program) any { return &p.Patterns.ConfirmRetries }},
+		key{name: "on_limit", old: []string{"on_max_retries"}, is: atLimit, fallback: "cancel", about: "What the task comes to after them.", to: func(p *Program) any { return &p.Patterns.ConfirmOnLimit }}),
 	patternOf("unclear", "A message was not understood.",
-		key{name: "max_retries", is: aCount, fallback: "3", about: "Such messages in a row."},
-		key{name: "on_limit", is: atLimit, fallback: "handoff", about: "What the task comes to after them."}),
+		key{name: "max_retries", is: aCount, fallback: "3", about: "Such messages in a row.", to: func(p *Program) any { return &p.Patterns.UnclearRetries }},
+		key{name: "on_limit", is: atLimit, fallback: "handoff", about: "What the task comes to after them.", to: func(p *Program) any { return &p.Patterns.UnclearOnLimit }}),
 	patternOf("chitchat", "Small talk."),
 	patternOf("out_of_scope", "A wish that no flow serves."),
 	patternOf("question", "A question about a subject."),
 	patternOf("several_starts", "One message starts several tasks."),
 	patternOf("handoff", "A person takes over.",
-		key{name: "queue", is: aText, fallback: "default", about: "To whom."},
-		key{name: "deadline", is: aDuration, fallback: "none", about: "When the bot takes over again."},
-		key{name: "on_deadline", is: oneOf("resume", "cancel"), fallback: "resume", about: "What the open task comes to then."}),
+		key{name: "queue", is: aText, fallback: "default", about: "To whom.", to: func(p *Program) any { return &p.Patterns.Queue }},
+		key{name: "deadline", is: aDuration, fallback: "none", about: "When the bot takes over again.", to: func(p *Program) any { return &p.Patterns.HandoffDeadline }},
+		key{name: "on_deadline", is: oneOf("resume", "cancel"), fallback: "resume", about: "What the open task comes to then.", to: func(p *Program) any { return &p.Patterns.HandoffOnDeadline }}),
 	patternOf("error", "An action failed and nothing in the flow deals with it.",
-		key{name: "recovery", is: oneOf("keep", "reset"), fallback: "keep", about: "Whether other tasks stay."},
-		key{name: "timeout", is: oneOf("ask_retry", "end"), fallback: "ask_retry", about: "Whether the user is asked to try again after a timeout."}),
+		key{name: "recovery", is: oneOf("keep", "reset"), fallback: "keep", about: "Whether other tasks stay.", to: func(p *Program) any { return &p.Patterns.Recovery }},
+		key{name: "timeout", is: oneOf("ask_retry", "end"), fallback: "ask_retry", about: "Whether the user is asked to try again after a timeout.", to: func(p *Program) any { return &p.Patterns.OnTimeout }}),
 	patternOf("no_progress", "Too many messages in a row changed nothing; see settings.conversation."),
 	patternOf("session_end", "The user was silent for too long."),
 }

@@ -552,22 +552,25 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance in runes.
+// distance is the number of runes that are dropped, added, changed or swapped between a and b.
 func distance(a, b string) int {
 	ra, rb := []rune(a), []rune(b)
-	row := make([]int, len(rb)+1)
+	before, last, row := []int(nil), []int(nil), make([]int, len(rb)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i, x := range ra {
-		prev := row[0]
+		before, last, row = last, row, make([]int, len(rb)+1)
 		row[0] = i + 1
 		for j, y := range rb {
 			cost := 1
 			if x == y {
 				cost = 0
 			}
-			prev, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, prev+cost)
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && x == rb[j-1] && ra[i-1] == y {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(rb)]

@@ -1,9 +1,7 @@
 package graph
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
 
 	"github.com/superstep-dev/superstep/field"
 )
@@ -18,39 +16,31 @@ import (
 // The zero Ephemeral is unset and ready to use. Like all field types it may be
 // copied, and is used by one goroutine at a time.
 type Ephemeral[T any] struct {
-	stamp stamp
-	now   *valueChange[T] // nil: there is none
-	pend  *valueChange[T] // set since Bind
-	next  *valueChange[T] // what tasks of the open superstep have set that are folded already
+	m ephemeralMerger[T]
 }
 
 // Get returns the value that was set in the superstep before or earlier by this
 // task, and the zero T when there is none.
-func (e *Ephemeral[T]) Get() T { return cloned(e.value()) }
+func (e *Ephemeral[T]) Get() T { return e.m.now().Get() }
 
 // Has reports whether there is a value.
-func (e *Ephemeral[T]) Has() bool { return e.now != nil || e.pend != nil }
+func (e *Ephemeral[T]) Has() bool { return e.m.has() }
 
 // Set sets the value.
-func (e *Ephemeral[T]) Set(x T) {
-	e.stamp.own()
-	e.pend = &valueChange[T]{cloned(x)}
-}
-
-func (e *Ephemeral[T]) value() T { return cmp.Or(e.pend, e.now).get() }
+func (e *Ephemeral[T]) Set(x T) { e.m.now().Set(x) }
 
 // IsZero reports whether there is no value; encoding/json's omitzero uses it.
-func (e Ephemeral[T]) IsZero() bool { return !e.Has() && e.next == nil }
+func (e Ephemeral[T]) IsZero() bool { return !e.m.has() && e.m.next == nil }
 
 // String formats the value as fmt.Sprint does.
-func (e Ephemeral[T]) String() string { return fmt.Sprint(e.value()) }
+func (e Ephemeral[T]) String() string { return e.m.now().String() }
 
 // MarshalJSON returns the JSON of the value, null when there is none.
 func (e Ephemeral[T]) MarshalJSON() ([]byte, error) {
 	if !e.Has() {
 		return []byte("null"), nil
 	}
-	return json.Marshal(e.value())
+	return e.m.now().MarshalJSON()
 }
 
 // UnmarshalJSON replaces the value; null leaves none.
@@ -60,28 +50,35 @@ func (e *Ephemeral[T]) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if *e = (Ephemeral[T]{}); has {
-		e.now = &valueChange[T]{x}
+		e.m.base = &valueChange[T]{x}
 	}
 	return nil
 }
 
 // Merger implements [field.Merging], for the engine.
-func (e *Ephemeral[T]) Merger() field.Merger { return (*ephemeralMerger[T])(e) }
+func (e *Ephemeral[T]) Merger() field.Merger { return &e.m }
 
 // ephemeralMerger is an Ephemeral as the engine sees it.
-type ephemeralMerger[T any] Ephemeral[T]
+type ephemeralMerger[T any] struct {
+	valueMerger[T]
+	next *valueChange[T] // what tasks of the open superstep have set that are folded already
+}
+
+func (f *ephemeralMerger[T]) has() bool { return f.base != nil || f.pend != nil }
+
+// now returns the value and what the task has set, as a Value.
+func (f *ephemeralMerger[T]) now() *Value[T] { return (*Value[T])(&f.valueMerger) }
 
 // MarshalSnapshot implements [field.Snapshotting]: a null that was set is
 // {"$overwrite":null}, and what is to come is the member "$next", beside the value as
 // "$overwrite".
 func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
-	e := (*Ephemeral[T])(f)
-	if e.next == nil {
-		return marshalOptional(e, e.Has())
+	if f.next == nil {
+		return marshalOptional(&Ephemeral[T]{*f}, f.has())
 	}
-	ops := map[string]any{opNext: e.next.value}
-	if e.Has() {
-		ops[opOverwrite] = e.value()
+	ops := map[string]any{opNext: f.next.value}
+	if f.has() {
+		ops[opOverwrite] = f.now().value()
 	}
 	return json.Marshal(ops)
 }
@@ -93,14 +90,14 @@ func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) (err error) {
 		read.next = new(valueChange[T])
 		err = json.Unmarshal(ops[opNext], &read.next.value)
 		if value := ops[opOverwrite]; value != nil && err == nil {
-			read.now = new(valueChange[T])
-			err = json.Unmarshal(value, &read.now.value)
+			read.base = new(valueChange[T])
+			err = json.Unmarshal(value, &read.base.value)
 		}
 	} else {
 		var x T
 		var has bool
 		if x, has, err = unmarshalSnapshot[T](data); has {
-			read.now = &valueChange[T]{x}
+			read.base = &valueChange[T]{x}
 		}
 	}
 	if err == nil {
@@ -154,8 +151,8 @@ func reserved(data []byte) bool {
 
 // Bind implements [field.Merger].
 func (f *ephemeralMerger[T]) Bind() {
-	f.now, f.pend, f.next = cmp.Or(f.pend, f.now), nil, nil
-	f.stamp.bind()
+	f.next = nil
+	f.valueMerger.Bind()
 }
 
 // Change implements [field.Merger]. Setting the value that the field has is a
@@ -173,16 +170,6 @@ func (f *ephemeralMerger[T]) Change() (field.Change, error) {
 	return f.pend, nil
 }
 
-// Write implements [field.Merger].
-func (f *ephemeralMerger[T]) Write(c field.Change) error {
-	e := (*Ephemeral[T])(f)
-	vc, err := changeAs[*valueChange[T]](c)
-	if err == nil {
-		e.Set(vc.value)
-	}
-	return err
-}
-
 // Apply implements [field.Merger].
 func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
@@ -196,40 +183,30 @@ func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 func (f *ephemeralMerger[T]) Give(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*f = ephemeralMerger[T]{now: vc}
+		*f = ephemeralMerger[T]{valueMerger: valueMerger[T]{base: vc}}
 	}
 	return err
 }
 
 // EndStep implements [field.Stepped].
 func (f *ephemeralMerger[T]) EndStep() bool {
-	e := (*Ephemeral[T])(f)
-	if e.IsZero() {
-		return false
-	}
-	*e = Ephemeral[T]{now: e.next}
-	return true
+	was := f.has() || f.next != nil
+	*f = ephemeralMerger[T]{valueMerger: valueMerger[T]{base: f.next}}
+	return was
 }
 
 // Ahead implements [field.Stepped].
 func (f *ephemeralMerger[T]) Ahead() {
 	if f.next != nil {
-		*f = ephemeralMerger[T]{now: f.next}
+		f.EndStep()
 	}
 }
 
-// DecodeChange implements [field.Merger].
-func (*ephemeralMerger[T]) DecodeChange(data []byte) (field.Change, error) {
-	return decodeValueChange[T](data)
+// AppendJSON appends what MarshalSnapshot returns: that of a Value would not do.
+func (f *ephemeralMerger[T]) AppendJSON(b []byte) ([]byte, error) {
+	data, err := f.MarshalSnapshot()
+	return append(b, data...), err
 }
 
-// Check implements [field.Checker].
-func (*ephemeralMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkValues[T](cs)
-}
-
-// Infallible implements [field.Infallible].
-func (*ephemeralMerger[T]) Infallible() bool { return true }
-
-// SchemaOf implements [field.Schemer].
-func (*ephemeralMerger[T]) SchemaOf() any { return zeroOf[T]() }
+// Replaces implements [state.Replacing]: a change replaces what is to come.
+func (*ephemeralMerger[T]) Replaces() bool { return false }

@@ -106,7 +106,6 @@ func (f *mergeEphemeralMerger[T, R]) UnmarshalSnapshot(data []byte) error {
 	}
 	if value := ops[opOverwrite]; value != nil && err == nil {
 		read.now.base.set, err = true, json.Unmarshal(value, &read.now.base.value)
-		read.now.base.value = clip(read.now.base.value)
 	}
 	if err == nil {
 		*f = read
@@ -130,14 +129,14 @@ func (f *mergeEphemeralMerger[T, R]) Write(c field.Change) error { return f.redu
 // the value as it was.
 func (f *mergeEphemeralMerger[T, R]) Apply(c field.Change) error {
 	rc, err := changeAs[*reducedChange[T]](c)
-	if err != nil || !rc.over.set && len(rc.updates) == 0 {
+	if err != nil || len(rc.updates) == 0 {
 		return err
 	}
 	sum := reducedMerger[T, R]{base: f.sum}
 	if err := sum.Apply(rc); err != nil {
 		return err
 	}
-	if f.sum = sum.base; rc.over.set {
+	if f.sum = sum.base; rc.over {
 		f.next = *rc
 	} else { // those before it may be another copy's too
 		before := f.next.updates
@@ -152,7 +151,7 @@ func (f *mergeEphemeralMerger[T, R]) Give(c field.Change) error {
 	if err == nil {
 		err = f.reduced().Apply(rc)
 	}
-	if err == nil && rc.over.set {
+	if err == nil && rc.over {
 		f.next, f.sum = reducedChange[T]{}, optional[T]{}
 	}
 	return err

@@ -263,9 +263,7 @@ func (*listMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*listMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *listChange[T]) bool { return c.over },
-		func(a, b *listChange[T]) bool { return equalSlices(a.items, b.items) })
+	return checkOverwrites(cs)
 }
 
 // Infallible implements [field.Infallible].
@@ -291,6 +289,12 @@ type listChange[T any] struct {
 	over  bool
 }
 
+func (c *listChange[T]) overwrites() bool { return c.over }
+
+func (c *listChange[T]) equals(o field.Change) bool {
+	return equalSlices(c.items, o.(*listChange[T]).items)
+}
+
 func (c *listChange[T]) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
 
 // AppendJSON spares the engine from looking at the JSON once more.
@@ -305,20 +309,25 @@ func (c *listChange[T]) AppendJSON(b []byte) ([]byte, error) {
 	if !c.over {
 		return appendJSON(b, &items)
 	}
-	b, err := appendJSON(append(b, overwriting...), &items)
+	b, err := appendJSON(append(b, overwritten...), &items)
 	return append(b, '}'), err
 }
 
+// overwriting is a change that may be an overwrite.
+type overwriting interface {
+	overwrites() bool
+	equals(o field.Change) bool // of another overwrite of the field
+}
+
 // checkOverwrites finds the first overwrite that differs from an earlier one.
-func checkOverwrites[C field.Change](cs []field.Change, over func(C) bool, same func(a, b C) bool) (later, earlier int, err error) {
+func checkOverwrites(cs []field.Change) (later, earlier int, err error) {
 	first := -1
 	for i, c := range cs {
-		cc := c.(C)
-		switch {
-		case !over(cc):
+		switch c := c.(overwriting); {
+		case !c.overwrites():
 		case first < 0:
 			first = i
-		case !same(cc, cs[first].(C)):
+		case !c.equals(cs[first]):
 			return i, first, errOverwrite
 		}
 	}

@@ -45,33 +45,41 @@ import (
 type Map[K cmp.Ordered, V any] struct {
 	stamp stamp
 	base  *immutable.SortedMap[K, V] // nil: empty
-	pend  map[K]slot[V]              // written since Bind
+	pend  map[K]optional[V]          // written since Bind; what is not set is deleted
 	grown int                        // by how many keys pend makes base longer
 	over  bool                       // pend replaces base
 }
 
-// slot is what was written for a key.
-type slot[V any] struct {
-	value   V
-	deleted bool
-}
-
-// pair is one entry of a map.
-type pair[K cmp.Ordered, V any] struct {
+// entry is one of a map's, or says what is done with a key.
+type entry[K cmp.Ordered, V any] struct {
 	key   K
 	value V
+	does  deed
 }
+
+// deed is what is done with a key of a map.
+type deed uint8
+
+const (
+	puts  deed = iota
+	keeps      // puts, if the key isn't there: it had the value when it was put
+	deletes
+)
 
 // Put sets the value of key. When that is the value it has, the put only keeps
 // the key: a value that another task of the superstep gives it wins, whatever
 // their order, and after an overwrite without the key it puts it back. Beside a
 // Delete of the key by another task it is an error, like any put.
 func (m *Map[K, V]) Put(key K, value V) {
+	m.put(key, cloned(value))
+}
+
+func (m *Map[K, V]) put(key K, value V) {
 	m.own()
 	if _, has := m.lookup(key); !has {
 		m.grown++
 	}
-	m.pend[key] = slot[V]{value: cloned(value)}
+	m.pend[key] = optional[V]{value, true}
 }
 
 // Delete removes key, if there.
@@ -83,21 +91,21 @@ func (m *Map[K, V]) Delete(key K) {
 	if m.over {
 		delete(m.pend, key)
 	} else {
-		m.pend[key] = slot[V]{deleted: true}
+		m.pend[key] = optional[V]{}
 	}
 }
 
 // Overwrite replaces the whole map by a copy of entries.
 func (m *Map[K, V]) Overwrite(entries map[K]V) {
 	m.stamp.own()
-	m.pend = make(map[K]slot[V], len(entries))
+	m.pend = make(map[K]optional[V], len(entries))
 	m.over, m.grown = true, len(entries)
 	clone := cloner[V]()
 	for k, v := range entries {
 		if clone != nil {
 			v = clone(v)
 		}
-		m.pend[k] = slot[V]{value: v}
+		m.pend[k] = optional[V]{v, true}
 	}
 }
 
@@ -132,13 +140,16 @@ func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// own makes pend the receiver's own and not nil.
-func (m *Map[K, V]) own() {
-	if own := m.stamp.own(); m.pend == nil {
-		m.pend = map[K]slot[V]{}
+// own makes pend the receiver's own and not nil. It reports whether what is pending was
+// the receiver's own.
+func (m *Map[K, V]) own() bool {
+	own := m.stamp.own()
+	if m.pend == nil {
+		m.pend = map[K]optional[V]{}
 	} else if !own {
 		m.pend = maps.Clone(m.pend)
 	}
+	return own
 }
 
 func (m *Map[K, V]) committed() *immutable.SortedMap[K, V] {
@@ -150,7 +161,7 @@ func (m *Map[K, V]) committed() *immutable.SortedMap[K, V] {
 
 func (m *Map[K, V]) lookup(key K) (V, bool) {
 	if s, ok := m.pend[key]; ok {
-		return s.value, !s.deleted
+		return s.value, s.set
 	}
 	if b := m.committed(); b != nil {
 		return b.Get(key)
@@ -168,7 +179,7 @@ func (m *Map[K, V]) each(f func(K, V) bool) {
 	}
 	next := func() bool { // emits the first of keys
 		s := pend[keys[0]]
-		ok := s.deleted || f(keys[0], s.value)
+		ok := !s.set || f(keys[0], s.value)
 		keys = keys[1:]
 		return ok
 	}
@@ -196,20 +207,20 @@ func (m *Map[K, V]) each(f func(K, V) bool) {
 	}
 }
 
-// pairs returns the entries, not cloned, in key order.
-func (m *Map[K, V]) pairs() []pair[K, V] {
-	ps := make([]pair[K, V], 0, m.Len())
+// entries returns the entries, not cloned, in key order.
+func (m *Map[K, V]) entries() []entry[K, V] {
+	es := make([]entry[K, V], 0, m.Len())
 	m.each(func(k K, v V) bool {
-		ps = append(ps, pair[K, V]{k, v})
+		es = append(es, entry[K, V]{key: k, value: v})
 		return true
 	})
-	return ps
+	return es
 }
 
 // settle makes what is pending part of base.
 func (m *Map[K, V]) settle() {
 	if len(m.pend) > 0 || m.over {
-		m.base = sortedMap(m.pairs())
+		m.base = sortedMap(m.entries())
 	}
 	m.pend, m.grown, m.over = nil, 0, false
 }
@@ -218,10 +229,13 @@ type comparer[K cmp.Ordered] struct{}
 
 func (comparer[K]) Compare(a, b K) int { return cmp.Compare(a, b) }
 
-func sortedMap[K cmp.Ordered, V any](ps []pair[K, V]) *immutable.SortedMap[K, V] {
+// sortedMap returns a map of what is put.
+func sortedMap[K cmp.Ordered, V any](es []entry[K, V]) *immutable.SortedMap[K, V] {
 	b := immutable.NewSortedMapBuilder[K, V](comparer[K]{})
-	for _, p := range ps {
-		b.Set(p.key, p.value)
+	for _, e := range es {
+		if e.does != deletes {
+			b.Set(e.key, e.value)
+		}
 	}
 	return b.Map()
 }
@@ -237,15 +251,15 @@ func (m Map[K, V]) String() string {
 // MarshalJSON returns an object, in the order of the keys.
 func (m Map[K, V]) MarshalJSON() ([]byte, error) {
 	var o jsonobject.Writer
-	err := writePairs(&o, m.pairs(), false)
+	err := writeEntries(&o, m.entries(), nil)
 	return o.Close(), err
 }
 
 // UnmarshalJSON replaces the map.
 func (m *Map[K, V]) UnmarshalJSON(data []byte) error {
-	ps, err := unmarshalPairs[K, V](data)
+	es, err := unmarshalEntries[K, V](data, puts)
 	if err == nil {
-		*m = Map[K, V]{base: sortedMap(ps)}
+		*m = Map[K, V]{base: sortedMap(es)}
 	}
 	return err
 }
@@ -285,24 +299,22 @@ func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 		return nil, nil
 	}
 	// The change gets memory of its own: the task may still write to pend.
-	c := &mapChange[K, V]{over: m.over, puts: make([]pair[K, V], 0, len(m.pend))}
+	c := &mapChange[K, V]{over: m.over, ops: make([]entry[K, V], 0, len(m.pend))}
 	for k, s := range m.pend {
 		if err := checkEntry(k, s.value); err != nil {
 			return nil, err
 		}
-		if s.deleted {
-			c.deletes = append(c.deletes, k)
-			continue
-		}
-		if !m.over && m.base != nil {
-			if v, has := m.base.Get(k); has && equal(v, s.value) {
-				c.keeps = append(c.keeps, pair[K, V]{k, s.value})
-				continue
+		op := entry[K, V]{key: k, value: s.value}
+		if !s.set {
+			op.does = deletes
+		} else if b := m.committed(); b != nil {
+			if v, has := b.Get(k); has && equal(v, s.value) {
+				op.does = keeps
 			}
 		}
-		c.puts = append(c.puts, pair[K, V]{k, s.value})
+		c.ops = append(c.ops, op)
 	}
-	c.sort()
+	slices.SortFunc(c.ops, entry[K, V].compare)
 	return c, nil
 }
 
@@ -311,22 +323,19 @@ var errNaNKey = errors.New("a key is NaN")
 // Write implements [field.Merger].
 func (f *mapMerger[K, V]) Write(c field.Change) error {
 	m := (*Map[K, V])(f)
-	mc, err := changeAs[*mapChange[K, V]](c)
+	mc, err := mapChangeAs[K, V](c)
 	if err != nil {
 		return err
 	}
 	if mc.over {
 		m.Overwrite(nil)
 	}
-	for _, k := range mc.deletes {
-		m.Delete(k)
-	}
-	for _, p := range mc.puts {
-		m.Put(p.key, p.value)
-	}
-	for _, p := range mc.keeps {
-		if v, has := m.lookup(p.key); !has || equal(v, p.value) {
-			m.Put(p.key, p.value)
+	for _, op := range mc.ops {
+		switch v, has := m.lookup(op.key); {
+		case op.does == deletes:
+			m.Delete(op.key)
+		case op.does == puts || !has || equal(v, op.value):
+			m.Put(op.key, op.value)
 		}
 	}
 	return nil
@@ -335,28 +344,27 @@ func (f *mapMerger[K, V]) Write(c field.Change) error {
 // Apply implements [field.Merger].
 func (f *mapMerger[K, V]) Apply(c field.Change) error {
 	m := (*Map[K, V])(f)
-	mc, err := changeAs[*mapChange[K, V]](c)
+	mc, err := mapChangeAs[K, V](c)
 	if err != nil {
 		return err
 	}
 	m.settle()
-	base := m.base
-	if mc.over || base == nil {
-		base = sortedMap(mc.puts)
-	} else {
-		for _, k := range mc.deletes {
-			base = base.Delete(k)
-		}
-		for _, p := range mc.puts {
-			base = base.Set(p.key, p.value)
-		}
+	if mc.over || m.base == nil {
+		m.base = sortedMap(mc.ops)
+		return nil
 	}
-	for _, p := range mc.keeps {
-		if _, has := base.Get(p.key); !has {
-			base = base.Set(p.key, p.value)
+	for _, op := range mc.ops {
+		if op.does == deletes {
+			m.base = m.base.Delete(op.key)
+			continue
 		}
+		if op.does == keeps {
+			if _, has := m.base.Get(op.key); has {
+				continue
+			}
+		}
+		m.base = m.base.Set(op.key, op.value)
 	}
-	m.base = base
 	return nil
 }
 
@@ -365,67 +373,59 @@ func (f *mapMerger[K, V]) Apply(c field.Change) error {
 // the map first, "$keep" an object with what to put for keys that are then not
 // there. Other keys that begin with "$" are written with one more "$".
 func (*mapMerger[K, V]) DecodeChange(data []byte) (field.Change, error) {
-	u, err := decodeMap[K, V](data, opKeep)
-	if err != nil {
+	c := new(mapChange[K, V])
+	if err := c.decode(data, opKeep); err != nil {
 		return nil, err
 	}
-	c := &mapChange[K, V]{over: u.over}
-	final := map[K]slot[V]{}
-	for _, p := range u.base {
-		final[p.key] = slot[V]{value: p.value}
-	}
-	for _, op := range u.ops {
-		final[op.key] = slot[V]{op.value, op.deleted}
-	}
-	for k, s := range final {
-		switch {
-		case !s.deleted:
-			c.puts = append(c.puts, pair[K, V]{k, s.value})
-		case !c.over:
-			c.deletes = append(c.deletes, k)
-		}
-	}
-	if keep, ok := u.raw[opKeep]; ok {
-		keeps, err := unmarshalPairs[K, V](keep)
-		if err != nil {
-			return nil, err
-		}
-		c.keep(keeps, final)
-	}
-	c.sort()
+	c.settle()
 	return c, nil
 }
 
 // Check implements [field.Checker].
 func (*mapMerger[K, V]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkMaps(cs, changeAs[*mapChange[K, V]])
+	// What a key gets: the change that first put or deleted it, and the first of
+	// these and of those that kept it.
+	type write struct {
+		entry[K, V]
+		by, first int
+	}
+	written := make(map[K]write, len(cs))
+	for i, c := range cs {
+		mc, err := mapChangeAs[K, V](c)
+		if err != nil {
+			return i, 0, err
+		}
+		if mc.over {
+			continue // nothing else stands for a key then
+		}
+		for _, op := range mc.ops {
+			switch w, ok := written[op.key]; {
+			case !ok:
+				written[op.key] = write{op, i, i}
+			case (w.does == deletes) != (op.does == deletes):
+				return i, w.first, fmt.Errorf("one task of a superstep writes key %v and another removes it", op.key)
+			case op.does == keeps:
+			case w.does == keeps:
+				written[op.key] = write{op, i, w.first}
+			case op.does == puts && !equal(w.value, op.value):
+				return i, w.by, fmt.Errorf("two tasks of one superstep put different values for key %v", op.key)
+			}
+		}
+	}
+	return checkOverwrites(cs)
 }
 
 // Keeps implements [field.Keeping].
 func (f *mapMerger[K, V]) Keeps(c field.Change) bool {
 	m := (*Map[K, V])(f)
-	mc, ok := c.(*mapChange[K, V])
-	return ok && m.keeps(mc)
-}
-
-func (m *Map[K, V]) keeps(c *mapChange[K, V]) bool {
-	if c.over {
-		return equalPairs(c.puts, (&Map[K, V]{base: m.base}).pairs())
+	mc, err := mapChangeAs[K, V](c)
+	if err != nil || mc.over {
+		return err == nil && equalEntries(mc.ops, (&Map[K, V]{base: m.base}).entries())
 	}
-	if len(c.puts) > 0 {
-		return false
-	}
-	for _, k := range c.deletes {
-		if _, has := m.lookup(k); has {
-			return false
-		}
-	}
-	for _, p := range c.keeps {
-		if _, has := m.lookup(p.key); !has {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(mc.ops, func(op entry[K, V]) bool {
+		_, has := m.lookup(op.key)
+		return op.does == puts || has == (op.does == deletes)
+	})
 }
 
 // Infallible implements [field.Infallible].
@@ -434,209 +434,212 @@ func (*mapMerger[K, V]) Infallible() bool { return true }
 // SchemaOf implements [field.Schemer].
 func (*mapMerger[K, V]) SchemaOf() any { return map[string]V(nil) }
 
-// mapChange first empties the map, if over is set, then deletes, then puts. Keeps
-// are the puts of what the keys had already. No key is in two of the lists, which
-// are sorted, and those other than puts are empty if over is set.
+// mapChange first empties the map, if over is set, and then does what ops say. Those of
+// a Map and a Set are in the order of [entry.compare] and no key is in two of them; if
+// over is set, they put. Those of a MergeMap are in the order of their keys.
 type mapChange[K cmp.Ordered, V any] struct {
-	over    bool
-	deletes []K
-	puts    []pair[K, V]
-	keeps   []pair[K, V]
+	over bool
+	ops  []entry[K, V]
 }
 
-// keep adds ps, which are put for keys that nothing else in the change, the keys
-// of which are in final, says anything of.
-func (c *mapChange[K, V]) keep(ps []pair[K, V], final map[K]slot[V]) {
-	for _, p := range ps {
-		if s, ok := final[p.key]; ok && !(c.over && s.deleted) {
+// compare orders what is done by what it does, and then by the keys.
+func (e entry[K, V]) compare(o entry[K, V]) int {
+	return cmp.Or(cmp.Compare(o.does, e.does), cmp.Compare(e.key, o.key))
+}
+
+// plain returns the change of a map as that, which that of a set is, too.
+func (c *mapChange[K, V]) plain() *mapChange[K, V] { return c }
+
+func mapChangeAs[K cmp.Ordered, V any](c field.Change) (*mapChange[K, V], error) {
+	if mc, ok := c.(interface{ plain() *mapChange[K, V] }); ok {
+		return mc.plain(), nil
+	}
+	return changeAs[*mapChange[K, V]](c)
+}
+
+func (c *mapChange[K, V]) overwrites() bool { return c.over }
+
+func (c *mapChange[K, V]) equals(o field.Change) bool {
+	oc, err := mapChangeAs[K, V](o)
+	return err == nil && equalEntries(c.ops, oc.ops)
+}
+
+func equalEntries[K cmp.Ordered, V any](a, b []entry[K, V]) bool {
+	return slices.EqualFunc(a, b, func(a, b entry[K, V]) bool {
+		return a.key == b.key && a.does == b.does && equal(a.value, b.value)
+	})
+}
+
+// settle leaves one operation of each key, the last one; to keep it is none where there
+// is another.
+func (c *mapChange[K, V]) settle() {
+	last := make(map[K]entry[K, V], len(c.ops))
+	for _, op := range c.ops {
+		if was, ok := last[op.key]; op.does == keeps && ok && (!c.over || was.does != deletes) {
 			continue
 		}
-		if c.over {
-			c.puts = append(c.puts, p)
-		} else {
-			c.keeps = append(c.keeps, p)
+		if c.over && op.does == keeps {
+			op.does = puts
+		}
+		last[op.key] = op
+	}
+	c.ops = c.ops[:0]
+	for _, op := range last {
+		if !c.over || op.does != deletes {
+			c.ops = append(c.ops, op)
 		}
 	}
+	slices.SortFunc(c.ops, entry[K, V].compare)
 }
 
-func (c *mapChange[K, V]) sort() {
-	slices.Sort(c.deletes)
-	byKey := func(a, b pair[K, V]) int { return cmp.Compare(a.key, b.key) }
-	slices.SortFunc(c.puts, byKey)
-	slices.SortFunc(c.keeps, byKey)
-}
-
+// MarshalJSON returns what decode reads.
 func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
+	for _, op := range c.ops {
+		if err := encodable(op.value); err != nil {
+			return nil, fmt.Errorf("key %v: %w", op.key, err)
+		}
+	}
 	var o jsonobject.Writer
-	var err error
+	ops := c.ops
 	if c.over {
-		var in jsonobject.Writer
-		err = writePairs(&in, c.puts, true)
-		o.Member(opOverwrite, in.Close())
-		return o.Close(), err
-	}
-	if len(c.deletes) > 0 {
-		var keys []byte
-		if keys, err = marshalKeys(c.deletes); err != nil {
+		n := 0
+		if len(ops) > 0 && ops[0].does == puts {
+			n = ascending(ops)
+		}
+		if err := writeMember(&o, opOverwrite, ops[:n]); err != nil {
 			return nil, err
 		}
-		o.Member(opDelete, keys)
+		ops = ops[n:]
 	}
-	if len(c.keeps) > 0 {
-		var in jsonobject.Writer
-		if err := writePairs(&in, c.keeps, true); err != nil {
-			return nil, err
-		}
-		o.Member(opKeep, in.Close())
-	}
-	for _, p := range c.puts {
-		key, err := formatKey(p.key)
+	var parts [][]byte
+	for len(ops) > 0 {
+		n := ascending(ops)
+		part, err := marshalPart(ops[:n])
 		if err != nil {
 			return nil, err
 		}
-		data, err := marshalStrict(p.value)
-		if err != nil {
-			return nil, fmt.Errorf("key %q: %w", key, err)
-		}
-		o.Member(escapeKey(key), data)
+		parts, ops = append(parts, part), ops[n:]
+	}
+	switch {
+	case len(parts) == 1 && !c.over:
+		return parts[0], nil
+	case len(parts) > 0:
+		o.Member(opUpdates, append(append([]byte("["), bytes.Join(parts, []byte(","))...), ']'))
 	}
 	return o.Close(), nil
 }
 
-// checkMaps finds the first of cs that writes a key in another way than an
-// earlier one, or overwrites with something else.
-func checkMaps[K cmp.Ordered, V any](cs []field.Change, as func(field.Change) (*mapChange[K, V], error)) (later, earlier int, err error) {
-	type write struct {
-		slot[V]
-		by    int // the first that put or deleted the key
-		first int // the first of these and of those that kept it
-		kept  bool
+// ascending returns how many of ops one object can hold: they are read in their order
+// again, and no key is in two of them.
+func ascending[K cmp.Ordered, V any](ops []entry[K, V]) int {
+	n := 1
+	for n < len(ops) && ops[n-1].key != ops[n].key && ops[n-1].compare(ops[n]) < 0 {
+		n++
 	}
-	written := make(map[K]write, len(cs))
-	over := -1
-	clash := func(i int, k K, s slot[V], kept bool) (int, error) {
-		w, ok := written[k]
-		switch {
-		case !ok:
-			written[k] = write{s, i, i, kept}
-			return 0, nil
-		case w.deleted != s.deleted:
-			return w.first, fmt.Errorf("one task of a superstep writes key %v and another removes it", k)
-		case kept:
-			return 0, nil
-		case w.kept:
-			written[k] = write{s, i, w.first, false}
-			return 0, nil
-		case !s.deleted && !equal(w.value, s.value):
-			return w.by, fmt.Errorf("two tasks of one superstep put different values for key %v", k)
+	return n
+}
+
+func marshalPart[K cmp.Ordered, V any](ops []entry[K, V]) ([]byte, error) {
+	var o jsonobject.Writer
+	of := func(does deed) (part []entry[K, V]) {
+		n := 0
+		for n < len(ops) && ops[n].does == does {
+			n++
 		}
-		return 0, nil
+		part, ops = ops[:n], ops[n:]
+		return part
 	}
-	for i, ch := range cs {
-		c, err := as(ch)
+	if gone := of(deletes); len(gone) > 0 {
+		keys, err := marshalKeys(gone)
 		if err != nil {
-			return i, 0, err
+			return nil, err
 		}
-		if c.over {
-			if over < 0 {
-				over = i
-			} else if first, _ := as(cs[over]); !equalPairs(c.puts, first.puts) {
-				return i, over, errOverwrite
-			}
-			continue
-		}
-		for _, k := range c.deletes {
-			if by, err := clash(i, k, slot[V]{deleted: true}, false); err != nil {
-				return i, by, err
-			}
-		}
-		for _, p := range c.puts {
-			if by, err := clash(i, p.key, slot[V]{value: p.value}, false); err != nil {
-				return i, by, err
-			}
-		}
-		for _, p := range c.keeps {
-			if by, err := clash(i, p.key, slot[V]{value: p.value}, true); err != nil {
-				return i, by, err
-			}
+		o.Member(opDelete, keys)
+	}
+	if kept := of(keeps); len(kept) > 0 {
+		if err := writeMember(&o, opKeep, kept); err != nil {
+			return nil, err
 		}
 	}
-	return -1, -1, nil
+	err := writeEntries(&o, of(puts), escapeKey)
+	return o.Close(), err
 }
 
-func equalPairs[K cmp.Ordered, V any](a, b []pair[K, V]) bool {
-	return slices.EqualFunc(a, b, func(a, b pair[K, V]) bool {
-		return a.key == b.key && equal(a.value, b.value)
-	})
+// writeMember writes an object of entries as a member.
+func writeMember[K cmp.Ordered, V any](o *jsonobject.Writer, name string, es []entry[K, V]) error {
+	var in jsonobject.Writer
+	err := writeEntries(&in, es, nil)
+	o.Member(name, in.Close())
+	return err
 }
 
-// marshalStrict is json.Marshal, but never alters a string.
-func marshalStrict[T any](v T) ([]byte, error) {
-	if err := encodable(v); err != nil {
-		return nil, err
-	}
-	return json.Marshal(v)
-}
-
-func writePairs[K cmp.Ordered, V any](o *jsonobject.Writer, ps []pair[K, V], strict bool) error {
-	for _, p := range ps {
-		key, err := formatKey(p.key)
+// writeEntries writes values by their keys, as escape returns these if it isn't nil.
+func writeEntries[K cmp.Ordered, V any](o *jsonobject.Writer, es []entry[K, V], escape func(string) string) error {
+	for _, e := range es {
+		key, err := formatKey(e.key)
 		if err != nil {
 			return err
 		}
-		marshal := json.Marshal
-		if strict {
-			marshal = func(any) ([]byte, error) { return marshalStrict(p.value) }
-		}
-		data, err := marshal(p.value)
+		data, err := json.Marshal(e.value)
 		if err != nil {
 			return fmt.Errorf("key %q: %w", key, err)
+		}
+		if escape != nil {
+			key = escape(key)
 		}
 		o.Member(key, data)
 	}
 	return nil
 }
 
-func unmarshalPairs[K cmp.Ordered, V any](data []byte) ([]pair[K, V], error) {
+// unmarshalEntries reads what writeEntries wrote, in the order of the keys.
+func unmarshalEntries[K cmp.Ordered, V any](data []byte, does deed) ([]entry[K, V], error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, err
 	}
-	ps := make([]pair[K, V], 0, len(raw))
-	for name, text := range raw {
-		k, err := parseKey[K](name)
+	return entriesOf[K, V](raw, does, func(name string) (string, error) { return name, nil })
+}
+
+func entriesOf[K cmp.Ordered, V any](raw map[string]json.RawMessage, does deed, unescape func(string) (string, error)) ([]entry[K, V], error) {
+	es := make([]entry[K, V], 0, len(raw))
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		key, err := unescape(name)
 		if err != nil {
 			return nil, err
 		}
-		p := pair[K, V]{key: k}
-		if err := json.Unmarshal(text, &p.value); err != nil {
-			return nil, fmt.Errorf("key %q: %w", name, err)
+		e := entry[K, V]{does: does}
+		if e.key, err = parseKey[K](key); err != nil {
+			return nil, err
 		}
-		ps = append(ps, p)
+		if err := json.Unmarshal(raw[name], &e.value); err != nil {
+			return nil, fmt.Errorf("key %q: %w", key, err)
+		}
+		es = append(es, e)
 	}
-	slices.SortFunc(ps, func(a, b pair[K, V]) int { return cmp.Compare(a.key, b.key) })
-	return ps, nil
+	slices.SortFunc(es, entry[K, V].compare)
+	return es, nil
 }
 
 // marshalKeys writes keys as an array of their texts.
-func marshalKeys[K cmp.Ordered](keys []K) ([]byte, error) {
-	texts := make([]string, len(keys))
-	for i, k := range keys {
+func marshalKeys[K cmp.Ordered, V any](es []entry[K, V]) ([]byte, error) {
+	texts := make([]string, len(es))
+	for i, e := range es {
 		var err error
-		if texts[i], err = formatKey(k); err != nil {
+		if texts[i], err = formatKey(e.key); err != nil {
 			return nil, err
 		}
 	}
 	return json.Marshal(texts)
 }
 
-// unmarshalKeys reads what marshalKeys wrote, and numbers too.
-func unmarshalKeys[K cmp.Ordered](data []byte) ([]K, error) {
+// unmarshalKeys reads what marshalKeys wrote, and numbers too, as keys to delete.
+func unmarshalKeys[K cmp.Ordered, V any](data []byte) ([]entry[K, V], error) {
 	var raws []json.RawMessage
 	if err := json.Unmarshal(data, &raws); err != nil {
 		return nil, err
 	}
-	keys := make([]K, len(raws))
+	es := make([]entry[K, V], len(raws))
 	for i, raw := range raws {
 		text := string(raw)
 		if text[0] == '"' {
@@ -645,59 +648,73 @@ func unmarshalKeys[K cmp.Ordered](data []byte) ([]K, error) {
 			}
 		}
 		var err error
-		if keys[i], err = parseKey[K](text); err != nil {
+		if es[i].key, err = parseKey[K](text); err != nil {
 			return nil, err
 		}
+		es[i].does = deletes
 	}
-	return keys, nil
+	return es, nil
 }
 
-// mapUpdate is an update of a map, as JSON has it.
-type mapUpdate[K cmp.Ordered, V any] struct {
-	over bool
-	base []pair[K, V]    // that replace the map, if over is set
-	ops  []mergeOp[K, V] // deletes, then the values of keys in the order of their names
-	raw  map[string]json.RawMessage
-}
-
-// decodeMap reads an update of a map. Of the operations, others are the caller's to read.
-func decodeMap[K cmp.Ordered, V any](data []byte, others ...string) (u mapUpdate[K, V], err error) {
-	if err := json.Unmarshal(data, &u.raw); err != nil {
-		return u, err
+// decode adds what an update in JSON does. It may have one operation more, "$keep" or
+// "$updates". Inside "$updates" there is none, and no "$overwrite".
+func (c *mapChange[K, V]) decode(data []byte, more string) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
 	}
-	if over, ok := u.raw[opOverwrite]; ok {
-		u.over = true
-		if u.base, err = unmarshalPairs[K, V](over); err != nil {
-			return u, err
+	take := func(op string) (data json.RawMessage, ok bool) {
+		data, ok = raw[op]
+		delete(raw, op)
+		return data, ok
+	}
+	add := func(ops []entry[K, V], err error) error {
+		c.ops = append(c.ops, ops...)
+		return err
+	}
+	var updates, kept json.RawMessage
+	switch more {
+	case opKeep:
+		kept, _ = take(opKeep)
+	case opUpdates:
+		updates, _ = take(opUpdates)
+	default:
+		for _, op := range []string{opOverwrite, opUpdates} {
+			if _, ok := raw[op]; ok {
+				return fmt.Errorf("%q inside %q", op, opUpdates)
+			}
 		}
 	}
-	if dels, ok := u.raw[opDelete]; ok {
-		keys, err := unmarshalKeys[K](dels)
-		if err != nil {
-			return u, err
-		}
-		for _, k := range keys {
-			u.ops = append(u.ops, mergeOp[K, V]{key: k, deleted: true})
+	if over, ok := take(opOverwrite); ok {
+		c.over = true
+		if err := add(unmarshalEntries[K, V](over, puts)); err != nil {
+			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(u.raw)) {
-		if name == opOverwrite || name == opDelete || slices.Contains(others, name) {
-			continue
+	if gone, ok := take(opDelete); ok {
+		if err := add(unmarshalKeys[K, V](gone)); err != nil {
+			return err
 		}
-		key, err := unescapeKey(name)
-		if err != nil {
-			return u, err
-		}
-		var op mergeOp[K, V]
-		if op.key, err = parseKey[K](key); err != nil {
-			return u, err
-		}
-		if err := json.Unmarshal(u.raw[name], &op.value); err != nil {
-			return u, fmt.Errorf("key %q: %w", key, err)
-		}
-		u.ops = append(u.ops, op)
 	}
-	return u, nil
+	if err := add(entriesOf[K, V](raw, puts, unescapeKey)); err != nil {
+		return err
+	}
+	if kept != nil {
+		return add(unmarshalEntries[K, V](kept, keeps))
+	}
+	if updates == nil {
+		return nil
+	}
+	var parts []json.RawMessage
+	if err := json.Unmarshal(updates, &parts); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err := c.decode(part, ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // escapeKey marks a key of a map that would read like an operation.
@@ -789,126 +806,73 @@ func isText[K any]() bool {
 // The zero MergeMap is empty and ready to use. Like all field types it may be
 // copied, and is used by one goroutine at a time.
 type MergeMap[K cmp.Ordered, V any, R Reducer[V]] struct {
-	stamp stamp
-	base  *immutable.SortedMap[K, V] // nil: empty
-	view  *immutable.SortedMap[K, V] // base with what is pending; valid when dirty
-	dirty bool                       // something is pending
-	over  bool                       // first, puts replaces base
-	puts  []pair[K, V]               // sorted; never altered
-	ops   []mergeOp[K, V]            // only ever appended to
-}
-
-type mergeOp[K cmp.Ordered, V any] struct {
-	key     K
-	value   V
-	deleted bool
+	view Map[K, V]     // with what is pending folded in
+	ops  []entry[K, V] // what is pending, after an overwrite if the view is overwritten; only ever appended to
 }
 
 // Add folds update into the value of key.
 func (m *MergeMap[K, V, R]) Add(key K, update V) {
-	m.do(mergeOp[K, V]{key: key, value: cloned(update)})
+	m.do(entry[K, V]{key: key, value: cloned(update)})
 }
 
 // Delete removes key, if there.
 func (m *MergeMap[K, V, R]) Delete(key K) {
-	m.do(mergeOp[K, V]{key: key, deleted: true})
+	m.do(entry[K, V]{key: key, does: deletes})
 }
 
-func (m *MergeMap[K, V, R]) do(op mergeOp[K, V]) {
-	view := mergeApply[K, V, R](m.current(), op) // may panic: nothing is altered yet
-	if !m.stamp.own() {
+func (m *MergeMap[K, V, R]) do(op entry[K, V]) {
+	var is optional[V]
+	if op.does != deletes {
+		v, has := m.view.lookup(op.key)
+		is = reduce[V, R](optional[V]{v, has}, op.value) // may panic: nothing is altered yet
+	}
+	if !m.view.own() {
 		m.ops = m.ops[:len(m.ops):len(m.ops)] // so that append makes a copy
 	}
 	m.ops = append(m.ops, op)
-	m.view, m.dirty = view, true
-}
-
-func mergeApply[K cmp.Ordered, V any, R Reducer[V]](base *immutable.SortedMap[K, V], op mergeOp[K, V]) *immutable.SortedMap[K, V] {
-	if base == nil {
-		base = immutable.NewSortedMap[K, V](comparer[K]{})
+	if is.set {
+		m.view.put(op.key, is.value)
+	} else {
+		m.view.Delete(op.key)
 	}
-	if op.deleted {
-		return base.Delete(op.key)
-	}
-	v, has := base.Get(op.key)
-	return base.Set(op.key, reduce[V, R](optional[V]{v, has}, op.value).value)
 }
 
 // Overwrite replaces the whole map by a copy of entries.
 func (m *MergeMap[K, V, R]) Overwrite(entries map[K]V) {
-	clone := cloner[V]()
-	puts := make([]pair[K, V], 0, len(entries))
-	for _, k := range slices.Sorted(maps.Keys(entries)) {
-		v := entries[k]
-		if clone != nil {
-			v = clone(v)
-		}
-		puts = append(puts, pair[K, V]{k, clip(v)})
+	m.view.Overwrite(nil)
+	m.ops = nil
+	for k, v := range entries {
+		m.Add(k, v)
 	}
-	m.overwrite(puts)
-}
-
-func (m *MergeMap[K, V, R]) overwrite(puts []pair[K, V]) {
-	m.stamp.own()
-	m.over, m.puts, m.ops = true, puts, nil
-	m.view, m.dirty = sortedMap(puts), true
-}
-
-func (m *MergeMap[K, V, R]) current() *immutable.SortedMap[K, V] {
-	if m.dirty {
-		return m.view
-	}
-	return m.base
 }
 
 // Get returns the value of key and whether there is one.
-func (m *MergeMap[K, V, R]) Get(key K) (v V, ok bool) {
-	if c := m.current(); c != nil {
-		if v, ok = c.Get(key); ok {
-			v = cloned(v)
-		}
-	}
-	return v, ok
-}
+func (m *MergeMap[K, V, R]) Get(key K) (V, bool) { return m.view.Get(key) }
 
 // Len returns the number of keys.
-func (m *MergeMap[K, V, R]) Len() int {
-	if c := m.current(); c != nil {
-		return c.Len()
-	}
-	return 0
-}
+func (m *MergeMap[K, V, R]) Len() int { return m.view.Len() }
 
 // All returns an iterator over the entries in the order of their keys. It shows
 // the map as it was when the iteration began.
-func (m *MergeMap[K, V, R]) All() iter.Seq2[K, V] { return m.plain().All() }
-
-// plain returns the entries as a Map, to read.
-func (m *MergeMap[K, V, R]) plain() *Map[K, V] { return &Map[K, V]{base: m.current()} }
+func (m *MergeMap[K, V, R]) All() iter.Seq2[K, V] { return m.view.All() }
 
 // IsZero reports whether the map is empty; encoding/json's omitzero uses it.
-func (m MergeMap[K, V, R]) IsZero() bool { return m.Len() == 0 }
+func (m MergeMap[K, V, R]) IsZero() bool { return m.view.IsZero() }
 
 // String formats the map as fmt.Sprint does a map.
-func (m MergeMap[K, V, R]) String() string { return m.plain().String() }
+func (m MergeMap[K, V, R]) String() string { return m.view.String() }
 
 // MarshalJSON returns an object, in the order of the keys.
-func (m MergeMap[K, V, R]) MarshalJSON() ([]byte, error) { return m.plain().MarshalJSON() }
+func (m MergeMap[K, V, R]) MarshalJSON() ([]byte, error) { return m.view.MarshalJSON() }
 
 // UnmarshalJSON replaces the map.
 func (m *MergeMap[K, V, R]) UnmarshalJSON(data []byte) error {
-	ps, err := unmarshalPairs[K, V](data)
+	var read MergeMap[K, V, R]
+	err := read.view.UnmarshalJSON(data)
 	if err == nil {
-		*m = MergeMap[K, V, R]{base: sortedMap(clipPairs(ps))}
+		*m = read
 	}
 	return err
-}
-
-func clipPairs[K cmp.Ordered, V any](ps []pair[K, V]) []pair[K, V] {
-	for i := range ps {
-		ps[i].value = clip(ps[i].value)
-	}
-	return ps
 }
 
 // Merger implements [field.Merging], for the engine.
@@ -919,18 +883,16 @@ type mergeMapMerger[K cmp.Ordered, V any, R Reducer[V]] MergeMap[K, V, R]
 
 // Bind implements [field.Merger].
 func (f *mergeMapMerger[K, V, R]) Bind() {
-	if f.dirty {
-		*f = mergeMapMerger[K, V, R]{base: f.view}
-	}
-	f.stamp.bind()
+	f.ops = nil
+	(*mapMerger[K, V])(&f.view).Bind()
 }
 
 // Change implements [field.Merger].
 func (f *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
-	if err := f.stamp.check(); err != nil {
+	if err := f.view.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !f.dirty {
+	if !f.view.over && len(f.ops) == 0 {
 		return nil, nil
 	}
 	for _, op := range f.ops {
@@ -938,12 +900,18 @@ func (f *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
 			return nil, err
 		}
 	}
-	for _, p := range f.puts {
-		if err := checkEntry(p.key, p.value); err != nil {
-			return nil, err
-		}
+	return mergeChange(f.view.over, f.ops[:len(f.ops):len(f.ops)]), nil
+}
+
+// mergeChange returns the change of a MergeMap. In what order different keys were written
+// makes no difference, so it is that of the keys.
+func mergeChange[K cmp.Ordered, V any](over bool, ops []entry[K, V]) *mapChange[K, V] {
+	byKey := func(a, b entry[K, V]) int { return cmp.Compare(a.key, b.key) }
+	if !slices.IsSortedFunc(ops, byKey) {
+		ops = slices.Clone(ops)
+		slices.SortStableFunc(ops, byKey)
 	}
-	return &mergeChange[K, V]{over: f.over, puts: f.puts, ops: f.ops[:len(f.ops):len(f.ops)]}, nil
+	return &mapChange[K, V]{over, ops}
 }
 
 func checkEntry[K cmp.Ordered, V any](k K, v V) error {
@@ -959,13 +927,13 @@ func checkEntry[K cmp.Ordered, V any](k K, v V) error {
 // Write implements [field.Merger].
 func (f *mergeMapMerger[K, V, R]) Write(c field.Change) (err error) {
 	m := (*MergeMap[K, V, R])(f)
-	mc, err := changeAs[*mergeChange[K, V]](c)
+	mc, err := changeAs[*mapChange[K, V]](c)
 	if err != nil {
 		return err
 	}
 	defer recovered(&err)
 	if mc.over {
-		m.overwrite(mc.puts)
+		m.Overwrite(nil)
 	}
 	for _, op := range mc.ops {
 		m.do(op)
@@ -976,26 +944,30 @@ func (f *mergeMapMerger[K, V, R]) Write(c field.Change) (err error) {
 // Apply implements [field.Merger]. A reducer that panics is an error and leaves
 // the map as it was.
 func (f *mergeMapMerger[K, V, R]) Apply(c field.Change) (err error) {
-	m := (*MergeMap[K, V, R])(f)
-	mc, err := changeAs[*mergeChange[K, V]](c)
+	mc, err := changeAs[*mapChange[K, V]](c)
 	if err != nil {
 		return err
 	}
 	defer recovered(&err)
-	next := m.current()
-	if mc.over {
-		next = sortedMap(mc.puts)
+	view := f.view
+	view.settle()
+	next := view.base
+	if mc.over || next == nil {
+		next = sortedMap[K, V](nil)
 	}
 	for _, op := range mc.ops {
-		next = mergeApply[K, V, R](next, op)
-		if !op.deleted {
-			v, _ := next.Get(op.key)
-			if err := checkEntry(op.key, v); err != nil {
-				return err
-			}
+		if op.does == deletes {
+			next = next.Delete(op.key)
+			continue
 		}
+		v, has := next.Get(op.key)
+		is := reduce[V, R](optional[V]{v, has}, op.value)
+		if err := checkEntry(op.key, is.value); err != nil {
+			return err
+		}
+		next = next.Set(op.key, is.value)
 	}
-	*m = MergeMap[K, V, R]{base: next}
+	*f = mergeMapMerger[K, V, R]{view: Map[K, V]{base: next}}
 	return nil
 }
 
@@ -1005,22 +977,16 @@ func (f *mergeMapMerger[K, V, R]) Apply(c field.Change) (err error) {
 // objects of this same form (but for "$overwrite") that come last, one after
 // another. Other keys that begin with "$" are written with one more "$".
 func (*mergeMapMerger[K, V, R]) DecodeChange(data []byte) (field.Change, error) {
-	c := new(mergeChange[K, V])
-	if err := c.decode(data, true); err != nil {
+	var c mapChange[K, V]
+	if err := c.decode(data, opUpdates); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return mergeChange(c.over, c.ops), nil
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*mergeMapMerger[K, V, R]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *mergeChange[K, V]) bool { return c.over },
-		func(a, b *mergeChange[K, V]) bool {
-			return equalPairs(a.puts, b.puts) && slices.EqualFunc(a.ops, b.ops, func(a, b mergeOp[K, V]) bool {
-				return a.key == b.key && a.deleted == b.deleted && equal(a.value, b.value)
-			})
-		})
+	return checkOverwrites(cs)
 }
 
 // SchemaOf implements [field.Schemer].
@@ -1029,21 +995,20 @@ func (*mergeMapMerger[K, V, R]) SchemaOf() any { return map[string]V(nil) }
 // Keeps implements [field.Keeping]. Updates are folded to find out where values are
 // scalars; others are taken to change the map.
 func (f *mergeMapMerger[K, V, R]) Keeps(c field.Change) bool {
-	m := (*MergeMap[K, V, R])(f)
-	mc, ok := c.(*mergeChange[K, V])
+	mc, ok := c.(*mapChange[K, V])
 	if !ok || mc.over {
-		return ok && len(mc.ops) == 0 && equalPairs(mc.puts, m.plain().pairs())
+		return ok && equalEntries(mc.ops, f.view.entries())
 	}
-	if !scalar[V]() && slices.ContainsFunc(mc.ops, func(op mergeOp[K, V]) bool { return !op.deleted }) {
+	if !scalar[V]() && slices.ContainsFunc(mc.ops, func(op entry[K, V]) bool { return op.does != deletes }) {
 		return false
 	}
 	is := map[K]optional[V]{}
 	for _, op := range mc.ops {
 		v, seen := is[op.key]
 		if !seen {
-			v.value, v.set = m.plain().lookup(op.key)
+			v.value, v.set = f.view.lookup(op.key)
 		}
-		if op.deleted {
+		if op.does == deletes {
 			v = optional[V]{}
 		} else {
 			v = reduce[V, R](v, op.value)
@@ -1051,94 +1016,9 @@ func (f *mergeMapMerger[K, V, R]) Keeps(c field.Change) bool {
 		is[op.key] = v
 	}
 	for k, v := range is {
-		if before, had := m.plain().lookup(k); v.set != had || had && !equal(before, v.value) {
+		if before, had := f.view.lookup(k); v.set != had || had && !equal(before, v.value) {
 			return false
 		}
 	}
 	return true
-}
-
-type mergeChange[K cmp.Ordered, V any] struct {
-	over bool
-	puts []pair[K, V]
-	ops  []mergeOp[K, V]
-}
-
-func (c *mergeChange[K, V]) decode(data []byte, top bool) error {
-	u, err := decodeMap[K, V](data, opUpdates)
-	if err != nil {
-		return err
-	}
-	if u.over {
-		if !top {
-			return fmt.Errorf("%q inside %q", opOverwrite, opUpdates)
-		}
-		c.over, c.puts = true, clipPairs(u.base)
-	}
-	c.ops = append(c.ops, u.ops...)
-	if more, ok := u.raw[opUpdates]; ok {
-		if !top {
-			return fmt.Errorf("%q inside %q", opUpdates, opUpdates)
-		}
-		var parts []json.RawMessage
-		if err := json.Unmarshal(more, &parts); err != nil {
-			return err
-		}
-		for _, part := range parts {
-			if err := c.decode(part, false); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (c *mergeChange[K, V]) MarshalJSON() ([]byte, error) {
-	var o jsonobject.Writer
-	if c.over {
-		var in jsonobject.Writer
-		if err := writePairs(&in, c.puts, true); err != nil {
-			return nil, err
-		}
-		o.Member(opOverwrite, in.Close())
-	}
-	// Each part is an object that holds a key at most once.
-	var parts [][]byte
-	for ops := c.ops; len(ops) > 0; {
-		var part jsonobject.Writer
-		if ops[0].deleted {
-			keys, err := marshalKeys([]K{ops[0].key})
-			if err != nil {
-				return nil, err
-			}
-			part.Member(opDelete, keys)
-			parts, ops = append(parts, part.Close()), ops[1:]
-			continue
-		}
-		updates := map[string][]byte{}
-		seen := map[K]bool{}
-		for len(ops) > 0 && !ops[0].deleted && !seen[ops[0].key] {
-			seen[ops[0].key] = true
-			key, err := formatKey(ops[0].key)
-			if err != nil {
-				return nil, err
-			}
-			if updates[escapeKey(key)], err = marshalStrict(ops[0].value); err != nil {
-				return nil, fmt.Errorf("key %q: %w", key, err)
-			}
-			ops = ops[1:]
-		}
-		for _, name := range slices.Sorted(maps.Keys(updates)) {
-			part.Member(name, updates[name])
-		}
-		parts = append(parts, part.Close())
-	}
-	switch {
-	case len(parts) == 1 && !c.over:
-		return parts[0], nil
-	case len(parts) > 0:
-		list := append(append([]byte("["), bytes.Join(parts, []byte(","))...), ']')
-		o.Member(opUpdates, list)
-	}
-	return o.Close(), nil
 }

@@ -3,7 +3,7 @@ package graph
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"slices"
 
 	"github.com/superstep-dev/superstep/field"
 
@@ -54,8 +54,8 @@ type Reduced[T any, R Reducer[T]] struct {
 	base  optional[T]
 	view  optional[T] // base with what is pending folded in; valid when dirty
 	dirty bool        // something is pending
-	over  optional[T] // what replaces base
-	pend  []T         // updates after that; only ever appended to
+	over  bool        // what is pending replaces base
+	pend  []T         // updates; only ever appended to
 }
 
 type optional[T any] struct {
@@ -65,15 +65,22 @@ type optional[T any] struct {
 
 // Add folds update into the value.
 func (r *Reduced[T, R]) Add(update T) {
-	r.addAll([]T{cloned(update)})
+	r.write(false, cloned(update))
 }
 
-func (r *Reduced[T, R]) addAll(updates []T) {
+// write adds updates to the value or, if over is set, to none.
+func (r *Reduced[T, R]) write(over bool, updates ...T) {
 	view := r.current()
+	if over {
+		view = optional[T]{}
+	}
 	for _, u := range updates {
 		view = reduce[T, R](view, u) // may panic: nothing is altered yet
 	}
-	if !r.stamp.own() {
+	own := r.stamp.own()
+	if over {
+		r.over, r.pend = true, nil
+	} else if !own {
 		r.pend = r.pend[:len(r.pend):len(r.pend)] // so that append makes a copy
 	}
 	r.pend = append(r.pend, updates...)
@@ -85,9 +92,7 @@ func (r *Reduced[T, R]) Get() T { return cloned(r.current().value) }
 
 // Overwrite replaces the value by x without calling the reducer.
 func (r *Reduced[T, R]) Overwrite(x T) {
-	r.stamp.own()
-	r.over = optional[T]{clip(cloned(x)), true}
-	r.view, r.dirty, r.pend = r.over, true, nil
+	r.write(true, cloned(x))
 }
 
 func (r *Reduced[T, R]) current() optional[T] {
@@ -99,20 +104,10 @@ func (r *Reduced[T, R]) current() optional[T] {
 
 func reduce[T any, R Reducer[T]](current optional[T], update T) optional[T] {
 	if !current.set {
-		return optional[T]{clip(update), true}
+		return optional[T]{update, true}
 	}
 	var reducer R
-	return optional[T]{clip(reducer.Reduce(cloned(current.value), cloned(update))), true}
-}
-
-// clip cuts a slice's capacity to its length, so that a reducer that appends to
-// it makes a copy and never writes behind a value that others can see.
-func clip[T any](v T) T {
-	if reflect.TypeFor[T]().Kind() == reflect.Slice {
-		s := reflect.ValueOf(&v).Elem()
-		s.SetCap(s.Len())
-	}
-	return v
+	return optional[T]{reducer.Reduce(cloned(current.value), cloned(update)), true}
 }
 
 // IsZero reports whether the field is unset; encoding/json's omitzero uses it.
@@ -133,7 +128,7 @@ func (r Reduced[T, R]) MarshalJSON() ([]byte, error) {
 func (r *Reduced[T, R]) UnmarshalJSON(data []byte) error {
 	x, set, err := unmarshalOptional[T](data)
 	if err == nil {
-		*r = Reduced[T, R]{base: optional[T]{clip(x), set}}
+		*r = Reduced[T, R]{base: optional[T]{x, set}}
 	}
 	return err
 }
@@ -155,7 +150,7 @@ func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) {
 func (f *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
 	x, set, err := unmarshalSnapshot[T](data)
 	if err == nil {
-		*f = reducedMerger[T, R]{base: optional[T]{clip(x), set}}
+		*f = reducedMerger[T, R]{base: optional[T]{x, set}}
 	}
 	return err
 }
@@ -179,7 +174,7 @@ func (f *reducedMerger[T, R]) Change() (field.Change, error) {
 	if err := finite(f.pend...); err != nil {
 		return nil, err
 	}
-	if err := finite(f.over.value, f.view.value); err != nil {
+	if err := finite(f.view.value); err != nil {
 		return nil, err
 	}
 	return &reducedChange[T]{over: f.over, updates: f.pend[:len(f.pend):len(f.pend)]}, nil
@@ -193,17 +188,8 @@ func (f *reducedMerger[T, R]) Write(c field.Change) (err error) {
 		return err
 	}
 	defer recovered(&err)
-	was := *r
-	defer func() {
-		if err != nil {
-			*r = was
-		}
-	}()
-	if rc.over.set {
-		r.Overwrite(rc.over.value)
-	}
 	if len(rc.updates) > 0 {
-		r.addAll(rc.updates)
+		r.write(rc.over, rc.updates...)
 	}
 	return nil
 }
@@ -218,8 +204,8 @@ func (f *reducedMerger[T, R]) Apply(c field.Change) (err error) {
 	}
 	defer recovered(&err)
 	value := r.current()
-	if rc.over.set {
-		value = rc.over
+	if rc.over {
+		value = optional[T]{}
 	}
 	for _, u := range rc.updates {
 		value = reduce[T, R](value, u)
@@ -254,28 +240,24 @@ func (*reducedMerger[T, R]) DecodeChange(data []byte) (field.Change, error) {
 		}
 		return c, nil
 	}
-	if over, ok := ops[opOverwrite]; ok {
-		c.over.set = true
-		if err := json.Unmarshal(over, &c.over.value); err != nil {
-			return nil, err
-		}
-		c.over.value = clip(c.over.value)
-	}
 	if updates, ok := ops[opUpdates]; ok {
 		if err := json.Unmarshal(updates, &c.updates); err != nil {
 			return nil, err
 		}
+	}
+	if over, ok := ops[opOverwrite]; ok {
+		var x T
+		if err := json.Unmarshal(over, &x); err != nil {
+			return nil, err
+		}
+		c.over, c.updates = true, slices.Insert(c.updates, 0, x)
 	}
 	return c, nil
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*reducedMerger[T, R]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *reducedChange[T]) bool { return c.over.set },
-		func(a, b *reducedChange[T]) bool {
-			return equal(a.over.value, b.over.value) && equalSlices(a.updates, b.updates)
-		})
+	return checkOverwrites(cs)
 }
 
 // SchemaOf implements [field.Schemer].
@@ -296,23 +278,29 @@ func (f *reducedMerger[T, R]) Hash() (h uint64, ok bool) {
 // change them.
 func (f *reducedMerger[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
-	return ok && f.base.set && len(rc.updates) == 0 && equal(rc.over.value, f.base.value)
+	return ok && rc.over && f.base.set && len(rc.updates) == 1 && equal(rc.updates[0], f.base.value)
 }
 
+// reducedChange is updates of the value or, if over is set, of none, which is what the
+// first of them replaces.
 type reducedChange[T any] struct {
-	over    optional[T]
+	over    bool
 	updates []T
+}
+
+func (c *reducedChange[T]) overwrites() bool { return c.over }
+
+func (c *reducedChange[T]) equals(o field.Change) bool {
+	return equalSlices(c.updates, o.(*reducedChange[T]).updates)
 }
 
 func (c *reducedChange[T]) MarshalJSON() ([]byte, error) {
 	if err := encodable(c.updates...); err != nil {
 		return nil, err
 	}
-	if err := encodable(c.over.value); err != nil {
-		return nil, err
-	}
-	if !c.over.set && len(c.updates) == 1 {
-		data, err := json.Marshal(c.updates[0])
+	updates := c.updates
+	if !c.over && len(updates) == 1 {
+		data, err := json.Marshal(updates[0])
 		if err != nil {
 			return nil, err
 		}
@@ -321,15 +309,16 @@ func (c *reducedChange[T]) MarshalJSON() ([]byte, error) {
 		}
 	}
 	var o jsonobject.Writer
-	if c.over.set {
-		data, err := json.Marshal(c.over.value)
+	if c.over {
+		data, err := json.Marshal(updates[0])
 		if err != nil {
 			return nil, err
 		}
 		o.Member(opOverwrite, data)
+		updates = updates[1:]
 	}
-	if len(c.updates) > 0 || !c.over.set {
-		data, err := marshalArray(c.updates)
+	if len(updates) > 0 || !c.over {
+		data, err := marshalArray(updates)
 		if err != nil {
 			return nil, err
 		}

@@ -491,10 +491,11 @@ func (c *cellChange) AppendJSON(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// exclusive reports whether the change can't stand beside a different one.
-func (c *cellChange) exclusive() bool { return c.over || c.d.reducer.kind == replaces }
+// overwrites reports whether the change can't stand beside a different one.
+func (c *cellChange) overwrites() bool { return c.over || c.d.reducer.kind == replaces }
 
-func (c *cellChange) same(o *cellChange) bool {
+func (c *cellChange) equals(other field.Change) bool {
+	o := other.(*cellChange)
 	return c.over == o.over && reflect.DeepEqual(c.v, o.v) && reflect.DeepEqual(c.updates, o.updates)
 }
 
@@ -505,7 +506,7 @@ func (s *cell) Check(cs []field.Change) (later, earlier int, err error) {
 	if !s.d.strict { // the last one wins, with a warning
 		return -1, -1, nil
 	}
-	later, earlier, err = checkOverwrites(cs, (*cellChange).exclusive, (*cellChange).same)
+	later, earlier, err = checkOverwrites(cs)
 	if err != nil && cs[later].(*cellChange).d.reducer.kind == replaces {
 		err = errNoReducer
 	}

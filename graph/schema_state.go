@@ -493,7 +493,7 @@ func (v schemaValues) replaced(cs []any) {
 				for _, name := range slices.Sorted(maps.Keys(values)) {
 					set(name, c.node, values[name])
 				}
-			case c.exclusive():
+			case c.overwrites():
 				set(c.d.name, c.node, c.v)
 			}
 		})

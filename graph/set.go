@@ -24,44 +24,47 @@ import (
 // The zero Set is empty and ready to use. Like all field types it may be
 // copied, and is used by one goroutine at a time.
 type Set[T cmp.Ordered] struct {
-	m Map[T, struct{}]
+	m setMerger[T]
 }
+
+// elems returns the set as the map that it is.
+func (s *Set[T]) elems() *Map[T, struct{}] { return (*Map[T, struct{}])(&s.m.mapMerger) }
 
 // Add adds elements. Those that are there stay, even after an overwrite without
 // them by a task before this one in plan order.
 func (s *Set[T]) Add(elems ...T) {
 	for _, e := range elems {
-		s.m.Put(e, struct{}{})
+		s.elems().Put(e, struct{}{})
 	}
 }
 
 // Remove removes elements, where there.
 func (s *Set[T]) Remove(elems ...T) {
 	for _, e := range elems {
-		s.m.Delete(e)
+		s.elems().Delete(e)
 	}
 }
 
 // Overwrite replaces the whole set.
 func (s *Set[T]) Overwrite(elems ...T) {
-	s.m.Overwrite(nil)
+	s.elems().Overwrite(nil)
 	s.Add(elems...)
 }
 
 // Has reports whether e is in the set.
 func (s *Set[T]) Has(e T) bool {
-	_, has := s.m.lookup(e)
+	_, has := s.elems().lookup(e)
 	return has
 }
 
 // Len returns the number of elements.
-func (s *Set[T]) Len() int { return s.m.Len() }
+func (s *Set[T]) Len() int { return s.elems().Len() }
 
 // All returns an iterator over the elements in ascending order. It shows the
 // set as it was when the iteration began.
 func (s *Set[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		s.m.each(func(e T, _ struct{}) bool { return yield(e) })
+		s.elems().each(func(e T, _ struct{}) bool { return yield(e) })
 	}
 }
 
@@ -76,9 +79,10 @@ func (s Set[T]) MarshalJSON() ([]byte, error) { return marshalElems(slices.Colle
 
 // UnmarshalJSON replaces the set.
 func (s *Set[T]) UnmarshalJSON(data []byte) error {
-	ps, err := unmarshalElems[T](data)
+	es, err := unmarshalElems[T](data, puts)
 	if err == nil {
-		*s = Set[T]{m: Map[T, struct{}]{base: sortedMap(ps)}}
+		*s = Set[T]{}
+		s.m.base = sortedMap(es)
 	}
 	return err
 }
@@ -95,60 +99,43 @@ func marshalElems[T cmp.Ordered](elems []T) ([]byte, error) {
 	return json.Marshal(wide)
 }
 
-func unmarshalElems[T cmp.Ordered](data []byte) ([]pair[T, struct{}], error) {
+func unmarshalElems[T cmp.Ordered](data []byte, does deed) ([]entry[T, struct{}], error) {
 	var raws []json.RawMessage
 	if err := json.Unmarshal(data, &raws); err != nil {
 		return nil, err
 	}
-	ps := make([]pair[T, struct{}], len(raws))
+	es := make([]entry[T, struct{}], len(raws))
 	for i := range raws {
-		if err := json.Unmarshal(raws[i], &ps[i].key); err != nil {
+		es[i].does = does
+		if err := json.Unmarshal(raws[i], &es[i].key); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(ps, func(a, b pair[T, struct{}]) int { return cmp.Compare(a.key, b.key) })
-	return slices.Compact(ps), nil
+	return es, nil
 }
 
 // Merger implements [field.Merging], for the engine.
-func (s *Set[T]) Merger() field.Merger { return (*setMerger[T])(s) }
+func (s *Set[T]) Merger() field.Merger { return &s.m }
 
-// setMerger is a Set as the engine sees it.
-type setMerger[T cmp.Ordered] Set[T]
-
-// Bind implements [field.Merger].
-func (f *setMerger[T]) Bind() { f.m.Merger().Bind() }
+// setMerger is a Set as the engine sees it: a Map whose changes are written as arrays.
+type setMerger[T cmp.Ordered] struct {
+	mapMerger[T, struct{}]
+}
 
 // Change implements [field.Merger]. Adding an element that is there is recorded,
 // since another task of the superstep may overwrite the set, and so is removing
 // one that isn't there: another may add it.
 func (f *setMerger[T]) Change() (field.Change, error) {
-	c, err := f.m.change()
+	c, err := (*Map[T, struct{}])(&f.mapMerger).change()
 	if c == nil {
 		return nil, err
 	}
-	if err := finite(slices.Concat(keysOf(c.puts), keysOf(c.keeps), c.deletes)...); err != nil {
-		return nil, err
+	for _, op := range c.ops {
+		if err := finite(op.key); err != nil {
+			return nil, err
+		}
 	}
 	return &setChange[T]{*c}, nil
-}
-
-// Write implements [field.Merger].
-func (f *setMerger[T]) Write(c field.Change) error {
-	sc, err := changeAs[*setChange[T]](c)
-	if err != nil {
-		return err
-	}
-	return f.m.Merger().Write(&sc.mapChange)
-}
-
-// Apply implements [field.Merger].
-func (f *setMerger[T]) Apply(c field.Change) error {
-	sc, err := changeAs[*setChange[T]](c)
-	if err != nil {
-		return err
-	}
-	return f.m.Merger().Apply(&sc.mapChange)
 }
 
 // DecodeChange implements [field.Merger]. It takes an array of the elements to
@@ -160,53 +147,22 @@ func (*setMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	if !ok {
 		ops = map[string]json.RawMessage{opAdd: data}
 	}
-	final := map[T]slot[struct{}]{}
-	for _, op := range []string{opOverwrite, opRemove, opAdd} {
-		data, ok := ops[op]
-		if !ok {
-			continue
-		}
-		ps, err := unmarshalElems[T](data)
-		if err != nil {
-			return nil, err
-		}
-		c.over = c.over || op == opOverwrite
-		for _, p := range ps {
-			final[p.key] = slot[struct{}]{deleted: op == opRemove}
+	_, c.over = ops[opOverwrite]
+	for _, op := range []struct {
+		name string
+		does deed
+	}{{opOverwrite, puts}, {opRemove, deletes}, {opAdd, puts}, {opKeep, keeps}} {
+		if data, ok := ops[op.name]; ok {
+			es, err := unmarshalElems[T](data, op.does)
+			if err != nil {
+				return nil, err
+			}
+			c.ops = append(c.ops, es...)
 		}
 	}
-	for e, s := range final {
-		switch {
-		case !s.deleted:
-			c.puts = append(c.puts, pair[T, struct{}]{key: e})
-		case !c.over:
-			c.deletes = append(c.deletes, e)
-		}
-	}
-	if data, ok := ops[opKeep]; ok {
-		ps, err := unmarshalElems[T](data)
-		if err != nil {
-			return nil, err
-		}
-		c.keep(ps, final)
-	}
-	c.sort()
+	c.settle()
 	return c, nil
 }
-
-// Check implements [field.Checker].
-func (*setMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkMaps(cs, setChangeAs[T])
-}
-
-// Keeps implements [field.Keeping].
-func (f *setMerger[T]) Keeps(c field.Change) bool {
-	sc, ok := c.(*setChange[T])
-	return ok && f.m.keeps(&sc.mapChange)
-}
-
-// Infallible implements [field.Infallible].
-func (*setMerger[T]) Infallible() bool { return true }
 
 // SchemaOf implements [field.Schemer].
 func (*setMerger[T]) SchemaOf() any { return []T(nil) }
@@ -216,47 +172,32 @@ type setChange[T cmp.Ordered] struct {
 	mapChange[T, struct{}]
 }
 
-func setChangeAs[T cmp.Ordered](c field.Change) (*mapChange[T, struct{}], error) {
-	sc, err := changeAs[*setChange[T]](c)
-	if err != nil {
-		return nil, err
-	}
-	return &sc.mapChange, nil
-}
-
 func (c *setChange[T]) MarshalJSON() ([]byte, error) {
-	puts, err := marshalElems(keysOf(c.puts))
-	if err != nil || !c.over && len(c.deletes)+len(c.keeps) == 0 {
-		return puts, err
+	var elems [3][]T // by what is done with them
+	for _, op := range c.ops {
+		elems[op.does] = append(elems[op.does], op.key)
+	}
+	added, err := marshalElems(elems[puts])
+	if err != nil || !c.over && len(elems[puts]) == len(c.ops) {
+		return added, err
 	}
 	var o jsonobject.Writer
 	if c.over {
-		o.Member(opOverwrite, puts)
+		o.Member(opOverwrite, added)
 		return o.Close(), nil
 	}
 	for _, op := range []struct {
-		name  string
-		elems []T
-	}{{opRemove, c.deletes}, {opKeep, keysOf(c.keeps)}} {
-		if len(op.elems) == 0 {
+		name string
+		does deed
+	}{{opRemove, deletes}, {opKeep, keeps}, {opAdd, puts}} {
+		if len(elems[op.does]) == 0 {
 			continue
 		}
-		data, err := marshalElems(op.elems)
+		data, err := marshalElems(elems[op.does])
 		if err != nil {
 			return nil, err
 		}
 		o.Member(op.name, data)
 	}
-	if len(c.puts) > 0 {
-		o.Member(opAdd, puts)
-	}
 	return o.Close(), nil
-}
-
-func keysOf[K cmp.Ordered, V any](ps []pair[K, V]) []K {
-	keys := make([]K, len(ps))
-	for i, p := range ps {
-		keys[i] = p.key
-	}
-	return keys
 }

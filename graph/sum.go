@@ -3,7 +3,6 @@ package graph
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/superstep-dev/superstep/field"
@@ -147,9 +146,7 @@ func (*sumMerger[N]) DecodeChange(data []byte) (field.Change, error) {
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*sumMerger[N]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *sumChange[N]) bool { return c.over },
-		func(a, b *sumChange[N]) bool { return sameBits(a.n, b.n) })
+	return checkOverwrites(cs)
 }
 
 // Hash implements [state.Hashing].
@@ -166,14 +163,14 @@ func holdsFraction[N Number]() bool {
 	return one/2 != 0
 }
 
-func sameBits[N Number](a, b N) bool {
-	return a == b && (a != 0 || math.Signbit(float64(a)) == math.Signbit(float64(b)))
-}
-
 type sumChange[N Number] struct {
 	n    N
 	over bool
 }
+
+func (c *sumChange[N]) overwrites() bool { return c.over }
+
+func (c *sumChange[N]) equals(o field.Change) bool { return equal(c.n, o.(*sumChange[N]).n) }
 
 func (c *sumChange[N]) MarshalJSON() ([]byte, error) {
 	if c.over {

@@ -124,12 +124,25 @@ func (f *valueMerger[T]) Apply(c field.Change) error {
 
 // DecodeChange implements [field.Merger].
 func (*valueMerger[T]) DecodeChange(data []byte) (field.Change, error) {
-	return decodeValueChange[T](data)
+	if ops, ok := operations(data, opOverwrite); ok {
+		data = ops[opOverwrite]
+	}
+	c := new(valueChange[T])
+	if err := decodeJSON(data, &c.value); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Check implements [field.Checker].
 func (*valueMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkValues[T](cs)
+	// Equality is transitive, so comparing with the first is enough.
+	for i, c := range cs[1:] {
+		if !equalAt(&c.(*valueChange[T]).value, &cs[0].(*valueChange[T]).value) {
+			return i + 1, 0, errSet
+		}
+	}
+	return -1, -1, nil
 }
 
 // Infallible implements [field.Infallible].
@@ -177,13 +190,13 @@ func (c *valueChange[T]) AppendJSON(b []byte) ([]byte, error) {
 	}
 	// A value that reads like an operation is wrapped in one.
 	if _, ok := operations(b[n:], opOverwrite); ok {
-		b = append(slices.Insert(b, n, overwriting...), '}')
+		b = append(slices.Insert(b, n, overwritten...), '}')
 	}
 	return b, nil
 }
 
-// overwriting begins an update that replaces a value.
-var overwriting = []byte(`{"` + opOverwrite + `":`)
+// overwritten begins an update that replaces a value.
+var overwritten = []byte(`{"` + opOverwrite + `":`)
 
 // appender is an encoder of JSON that appends to b. They are used again.
 type appender struct {
@@ -252,27 +265,6 @@ func decodeJSON(data []byte, v any) error {
 	s.b = nil
 	sources.Put(s)
 	return nil
-}
-
-func decodeValueChange[T any](data []byte) (field.Change, error) {
-	if ops, ok := operations(data, opOverwrite); ok {
-		data = ops[opOverwrite]
-	}
-	c := new(valueChange[T])
-	if err := decodeJSON(data, &c.value); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func checkValues[T any](cs []field.Change) (later, earlier int, err error) {
-	// Equality is transitive, so comparing with the first is enough.
-	for i, c := range cs[1:] {
-		if !equalAt(&c.(*valueChange[T]).value, &cs[0].(*valueChange[T]).value) {
-			return i + 1, 0, errSet
-		}
-	}
-	return -1, -1, nil
 }
 
 // zeroOf returns the zero T, or a pointer to it where it would be nil.
@@ -391,6 +383,16 @@ func cloner[T any]() func(T) T {
 		return clip[T]
 	}
 	return nil
+}
+
+// clip cuts a slice's capacity to its length, so that whoever appends to it makes a copy
+// and never writes behind a value that others can see.
+func clip[T any](v T) T {
+	if reflect.TypeFor[T]().Kind() == reflect.Slice {
+		s := reflect.ValueOf(&v).Elem()
+		s.SetCap(s.Len())
+	}
+	return v
 }
 
 func cloned[T any](v T) T {

@@ -282,7 +282,7 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 		return errors.New("cli.Server was given server.UseMemory or server.MemoryConfig, which the other commands would not have: give the memory to cli.UseMemory, with an index if it is to have one")
 	}
 	open := len(keys) == 0 && !server.Authenticates(program...)
-	if ip := net.ParseIP(o.host); !o.anyone && open && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !o.anyone && open && !thisMachine(o.host) {
 		host := "--host " + o.host
 		if o.host == "" {
 			host = "an empty --host, which is every address of this machine,"
@@ -355,6 +355,12 @@ func (a *app) nothingToServe(command string) error {
 		return &usageError{errors.New("there is nothing to serve: all graphs of this program are cli.Unserved"), "register another: cli.Main(cli.Graph(g))"}
 	}
 	return &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
+}
+
+// thisMachine reports whether only this machine reaches what listens there.
+func thisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // bind listens on a port, or on one of the next if that is taken and nobody has

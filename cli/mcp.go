@@ -100,15 +100,9 @@ func (nopCloser) Close() error { return nil }
 
 // mcpServer returns a server of the program's graphs, with the store, and tools.
 func (a *app) mcpServer(ctx context.Context, demo bool) (_ *mcp.Server, done func(), err error) {
-	list := a.graphs
-	if demo {
-		list = append(list[:len(list):len(list)], a.demo...)
-	}
 	var graphs []mcp.Graph
-	for _, g := range list {
-		if !g.unserved {
-			graphs = append(graphs, mcp.Graph{Graph: g.Graph, Name: g.name, Description: g.description})
-		}
+	for _, g := range a.forOthers(demo) {
+		graphs = append(graphs, mcp.Graph{Graph: g.Graph, Name: g.name, Description: g.description})
 	}
 	if len(graphs) == 0 && len(a.tools) == 0 {
 		return nil, nil, a.nothingToServe("mcp")

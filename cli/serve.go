@@ -235,29 +235,32 @@ func (o *serving) options(ctx context.Context, a *app) ([]server.Option, error) 
 	return opts, nil
 }
 
+// forOthers returns the graphs that serve and mcp serve, with those for --demo if they are
+// wanted.
+func (a *app) forOthers(demo bool) (list []*compiled) {
+	list = slices.Clone(a.graphs)
+	if demo {
+		list = append(list, a.demo...)
+	}
+	return slices.DeleteFunc(list, func(g *compiled) bool { return g.unserved })
+}
+
 // toServe returns the graphs of the command serve.
 func (a *app) toServe(demo bool) ([]server.Option, error) {
 	var graphs []server.Option
-	for _, g := range a.graphs {
-		if !g.unserved {
-			graphs = append(graphs, g.served)
-		}
+	for _, g := range a.forOthers(demo) {
+		graphs = append(graphs, g.served)
 	}
-	if demo {
-		for _, g := range a.demo {
-			graphs = append(graphs, g.served)
+	if demo && a.dialogues.Demo != nil {
+		c, err := a.dialogues.Demo()
+		if err != nil {
+			return nil, err
 		}
-		if a.dialogues.Demo != nil {
-			c, err := a.dialogues.Demo()
-			if err != nil {
-				return nil, err
-			}
-			speaks, err := assistants.New(c)
-			if err != nil {
-				return nil, err
-			}
-			graphs = append(graphs, spoken(speaks))
+		speaks, err := assistants.New(c)
+		if err != nil {
+			return nil, err
 		}
+		graphs = append(graphs, spoken(speaks))
 	}
 	if len(graphs) == 0 {
 		return nil, a.nothingToServe("serve")

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -420,7 +419,7 @@ func (h *chatter) turn(w *shower, begin begun) (err error) {
 	for {
 		var failed error
 		if begin != nil {
-			for ev, err := range begin(ctx, call{thread: h.Thread, modes: chatModes, lost: h.noteLost}) {
+			for ev, err := range begin(ctx, call{thread: h.Thread, modes: chatModes, lost: h.a.noteLost}) {
 				if err == nil {
 					err = w.event(ev.Event)
 				}
@@ -470,8 +469,6 @@ func (h *chatter) turn(w *shower, begin begun) (err error) {
 		}
 	}
 }
-
-func (h *chatter) noteLost(err error, wait time.Duration) { h.a.noteLost(err, wait) }
 
 // printResult ends the events of a turn with --json.
 func (h *chatter) printResult(w *shower, failed error) error {

@@ -74,20 +74,13 @@ listens on this machine only, unless --allow-anyone says otherwise.`,
 func (a *app) serveMCP(cmd *cobra.Command, o mcpServing) error {
 	ctx, drain, end := console.Stops(cmd.Context(), func(bool) {})
 	defer end()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := console.Until(ctx, drain) // a thread goes on from its last step
 	defer cancel()
 	s, done, err := a.mcpServer(ctx, o.demo)
 	if err != nil {
 		return err
 	}
 	defer done()
-	go func() {
-		select {
-		case <-drain: // a thread goes on from its last step
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	if o.http != "" {
 		return a.listenMCP(ctx, s, o)
 	}
@@ -107,15 +100,9 @@ func (nopCloser) Close() error { return nil }
 
 // mcpServer returns a server of the program's graphs, with the store, and tools.
 func (a *app) mcpServer(ctx context.Context, demo bool) (_ *mcp.Server, done func(), err error) {
-	list := a.graphs
-	if demo {
-		list = append(list[:len(list):len(list)], a.demo...)
-	}
 	var graphs []mcp.Graph
-	for _, g := range list {
-		if !g.unserved {
-			graphs = append(graphs, mcp.Graph{Graph: g.Graph, Name: g.name, Description: g.description})
-		}
+	for _, g := range a.forOthers(demo) {
+		graphs = append(graphs, mcp.Graph{Graph: g.Graph, Name: g.name, Description: g.description})
 	}
 	if len(graphs) == 0 && len(a.tools) == 0 {
 		return nil, nil, a.nothingToServe("mcp")
@@ -162,9 +149,7 @@ func (a *app) listenMCP(ctx context.Context, s *mcp.Server, o mcpServing) error 
 	if err != nil {
 		return Usage("--http must be HOST:PORT, as in 127.0.0.1:8124: %w", err)
 	}
-	ip := net.ParseIP(host)
-	local := host == "localhost" || ip != nil && ip.IsLoopback()
-	if !local && len(keys) == 0 && !o.anyone {
+	if !thisMachine(host) && len(keys) == 0 && !o.anyone {
 		return Hint(Usage("--http %s would let other machines in, and there is no authentication", o.http),
 			"set %s to the API keys that clients must have, or pass --allow-anyone", o.keysEnv)
 	}

@@ -57,9 +57,14 @@ func (r *remote) open(ctx context.Context, _ bool) error {
 	return nil
 }
 
+// malformed reports whether a server could not make sense of what it was sent.
+func malformed(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && (refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusBadRequest)
+}
+
 // explain says what to do about an error of the server.
 func (r *remote) explain(err error) error {
-	var refused *client.Error
 	var gone *client.UnreachableError
 	var lost *client.LostError
 	switch {
@@ -73,7 +78,7 @@ func (r *remote) explain(err error) error {
 		return Hint(err, "a program with graphs is served by its command serve")
 	case errors.Is(err, client.ErrBusy):
 		return Hint(err, "another run has the thread: wait until it has ended")
-	case errors.As(err, &refused) && (refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusBadRequest):
+	case malformed(err):
 		return &usageError{err, ""}
 	}
 	return err
@@ -81,8 +86,7 @@ func (r *remote) explain(err error) error {
 
 // fit adds to an error about a thread's ID what such IDs are.
 func (r *remote) fit(err error, thread string) error {
-	var refused *client.Error
-	if errors.As(err, &refused) && (refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusBadRequest) && !isUUID(thread) {
+	if malformed(err) && !isUUID(thread) {
 		return &usageError{fmt.Errorf("%q is no thread's ID: those of a server are UUIDs", thread), "leave --thread out for a new thread; threads lists those that are there"}
 	}
 	return r.explain(err)
@@ -152,11 +156,10 @@ func (r *remote) graph(ctx context.Context, name string) (target, error) {
 		return nil, err
 	}
 	as, err := r.c.Assistant(ctx, name)
-	var refused *client.Error
-	if err == nil && as != nil {
+	if err == nil {
 		return r.at(as), nil
 	}
-	if err != nil && (!errors.As(err, &refused) || !slices.Contains([]int{http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusBadRequest}, refused.Status)) {
+	if !malformed(err) && !errors.Is(err, client.ErrNotFound) {
 		return nil, r.explain(err)
 	}
 	all, err := r.assistants(ctx)

@@ -60,20 +60,14 @@ type ran struct {
 }
 
 func (a *app) serve(ctx context.Context, store checkpoint.Store, o graph.RunnerOptions, once bool) error {
-	ctx, drain, end := console.Stops(ctx, func(bool) {})
-	defer end()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-drain:
-			if !a.json {
-				a.console.Notef("Stopping.")
-			}
-			cancel(console.ErrStopped)
-		case <-ctx.Done():
+	ctx, drain, end := console.Stops(ctx, func(second bool) {
+		if !second && !a.json {
+			a.console.Notef("Stopping.")
 		}
-	}()
+	})
+	defer end()
+	ctx, cancel := console.Until(ctx, drain)
+	defer cancel()
 	var mu sync.Mutex
 	said := map[string]string{} // the last error of each thread
 	failed := false

@@ -235,29 +235,32 @@ func (o *serving) options(ctx context.Context, a *app) ([]server.Option, error) 
 	return opts, nil
 }
 
+// forOthers returns the graphs that serve and mcp serve, with those for --demo if they are
+// wanted.
+func (a *app) forOthers(demo bool) (list []*compiled) {
+	list = slices.Clone(a.graphs)
+	if demo {
+		list = append(list, a.demo...)
+	}
+	return slices.DeleteFunc(list, func(g *compiled) bool { return g.unserved })
+}
+
 // toServe returns the graphs of the command serve.
 func (a *app) toServe(demo bool) ([]server.Option, error) {
 	var graphs []server.Option
-	for _, g := range a.graphs {
-		if !g.unserved {
-			graphs = append(graphs, g.served)
-		}
+	for _, g := range a.forOthers(demo) {
+		graphs = append(graphs, g.served)
 	}
-	if demo {
-		for _, g := range a.demo {
-			graphs = append(graphs, g.served)
+	if demo && a.dialogues.Demo != nil {
+		c, err := a.dialogues.Demo()
+		if err != nil {
+			return nil, err
 		}
-		if a.dialogues.Demo != nil {
-			c, err := a.dialogues.Demo()
-			if err != nil {
-				return nil, err
-			}
-			speaks, err := assistants.New(c)
-			if err != nil {
-				return nil, err
-			}
-			graphs = append(graphs, spoken(speaks))
+		speaks, err := assistants.New(c)
+		if err != nil {
+			return nil, err
 		}
+		graphs = append(graphs, spoken(speaks))
 	}
 	if len(graphs) == 0 {
 		return nil, a.nothingToServe("serve")
@@ -282,7 +285,7 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 		return errors.New("cli.Server was given server.UseMemory or server.MemoryConfig, which the other commands would not have: give the memory to cli.UseMemory, with an index if it is to have one")
 	}
 	open := len(keys) == 0 && !server.Authenticates(program...)
-	if ip := net.ParseIP(o.host); !o.anyone && open && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !o.anyone && open && !thisMachine(o.host) {
 		host := "--host " + o.host
 		if o.host == "" {
 			host = "an empty --host, which is every address of this machine,"
@@ -355,6 +358,12 @@ func (a *app) nothingToServe(command string) error {
 		return &usageError{errors.New("there is nothing to serve: all graphs of this program are cli.Unserved"), "register another: cli.Main(cli.Graph(g))"}
 	}
 	return &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
+}
+
+// thisMachine reports whether only this machine reaches what listens there.
+func thisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // bind listens on a port, or on one of the next if that is taken and nobody has

@@ -65,30 +65,26 @@ each field of the state, the largest first. Every record is read.`,
 			}
 			fields := map[[2]string]*fieldStats{}
 			threads := []threadStats{}
+			var ids []checkpoint.ThreadID
 			if len(args) > 0 {
 				if _, err := a.head(ctx, store, args[0]); err != nil {
 					return err
 				}
-				s, err := measure(ctx, store, l, checkpoint.ThreadID(args[0]), fields)
-				if err != nil {
-					return err
-				}
-				threads = append(threads, s)
+				ids = append(ids, checkpoint.ThreadID(args[0]))
 			} else {
-				var ids []checkpoint.ThreadID
 				for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Prefix: prefix}) {
 					if err != nil {
 						return err
 					}
 					ids = append(ids, info.Thread)
 				}
-				for _, id := range ids {
-					s, err := measure(ctx, store, l, id, fields)
-					if err != nil {
-						return fmt.Errorf("thread %q: %w", id, err)
-					}
-					threads = append(threads, s)
+			}
+			for _, id := range ids {
+				s, err := measure(ctx, store, l, id, fields)
+				if err != nil {
+					return fmt.Errorf("thread %q: %w", id, err)
 				}
+				threads = append(threads, s)
 			}
 			slices.SortStableFunc(threads, func(x, y threadStats) int {
 				return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(y.Changes, x.Changes), strings.Compare(x.Thread, y.Thread))

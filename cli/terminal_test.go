@@ -39,9 +39,7 @@ func TestPromptsInTerminal(t *testing.T) {
 	x.Expect("[y/n] ")
 	x.Type("yes\n")
 	x.Expect("done after 4 steps")
-	if code := x.End(); code != cli.ExitDone {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitDone)
 
 	// Several questions, a text, and an answer in JSON.
 	if out, err := program(t, dir, "flow", "run", "pair", "-t", "p").CombinedOutput(); !strings.Contains(string(out), "Answer with") {
@@ -58,9 +56,7 @@ func TestPromptsInTerminal(t *testing.T) {
 	x.Type("to the best\n")
 	x.Expect("to the best")
 	x.Expect("note   to the best")
-	if code := x.End(); code != cli.ExitDone {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitDone)
 }
 
 func TestPromptIsLeft(t *testing.T) {
@@ -70,9 +66,7 @@ func TestPromptIsLeft(t *testing.T) {
 		x.Expect("[y/n] ")
 		x.Type(keys)
 		x.Expect("Answer with:")
-		if code := x.End(); code != cli.ExitInterrupted {
-			t.Errorf("%s: exit code %d", name, code)
-		}
+		x.End(cli.ExitInterrupted)
 	}
 }
 
@@ -85,16 +79,12 @@ func TestDeleteAsks(t *testing.T) {
 	x.Expect(`Delete thread "f" with its history? [y/n] `)
 	x.Type("no\n")
 	x.Expect("Nothing was deleted.")
-	if code := x.End(); code != cli.ExitError {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitError)
 	x = openTerminal(t, dir, "flow", "delete", "-t", "f")
 	x.Expect("[y/n] ")
 	x.Type("y\n")
 	x.Expect("Deleted thread f.")
-	if code := x.End(); code != cli.ExitDone {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitDone)
 }
 
 func TestProgressInTerminal(t *testing.T) {
@@ -107,15 +97,11 @@ func TestProgressInTerminal(t *testing.T) {
 	x.Expect("Stopping now.")
 	x.Expect("Stopped. Go on with:")
 	x.Expect("flow continue slow")
-	if code := x.End(); code != cli.ExitStopped {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitStopped)
 	// A picture isn't shown in a terminal.
 	x = openTerminal(t, dir, "flow", "draw", "jokes", "-f", "png")
 	x.Expect("write it to a file: -o jokes.png")
-	if code := x.End(); code != cli.ExitUsage {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitUsage)
 }
 
 func TestSignals(t *testing.T) {
@@ -205,9 +191,7 @@ func TestChatRespondsInTerminal(t *testing.T) {
 		x.Expect("result? ")
 		x.Type("\x04")
 		x.Expect("The model waits for your approval. To be asked again:")
-		if code := x.End(); code != cli.ExitInterrupted {
-			t.Errorf("exit code %d", code)
-		}
+		x.End(cli.ExitInterrupted)
 	}
 }
 
@@ -222,7 +206,5 @@ func TestHostileQuestionsInTerminal(t *testing.T) {
 	x.Expect("Answer (an object in JSON with x\ufffd[31m\ufffd2J\ufffd\ufffd forged: line): ")
 	x.Type("\x04")
 	x.Expect(`--graph $'x\u001b[31m\u009b2J\u202e\u007f\u000d\nforged: line'`)
-	if code := x.End(); code != cli.ExitInterrupted {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitInterrupted)
 }

@@ -26,23 +26,20 @@ type Assistant struct {
 
 // AssistantSearch selects assistants; the zero value all of them.
 type AssistantSearch struct {
-	GraphID  string
-	Name     string         // part of the name, in any case
-	Metadata map[string]any // that they have at least
-	Limit    int            // how many at most; 0 means all
+	GraphID  string         `json:"graph_id,omitempty"`
+	Name     string         `json:"name,omitempty"`     // part of the name, in any case
+	Metadata map[string]any `json:"metadata,omitempty"` // that they have at least
+	Limit    int            `json:"-"`                  // how many at most; 0 means all
 }
 
 // Assistants yields the assistants of the server, newest first. They are asked for
 // in pages while the loop goes on.
 func (c *Client) Assistants(ctx context.Context, s AssistantSearch) iter.Seq2[*Assistant, error] {
-	return pages(s.Limit, page, func(offset, limit int) ([]*Assistant, error) {
+	return pages(s.Limit, func(w window) ([]*Assistant, error) {
 		body := struct {
-			GraphID  string         `json:"graph_id,omitempty"`
-			Name     string         `json:"name,omitempty"`
-			Metadata map[string]any `json:"metadata,omitempty"`
-			Limit    int            `json:"limit"`
-			Offset   int            `json:"offset"`
-		}{s.GraphID, s.Name, s.Metadata, limit, offset}
+			AssistantSearch
+			window
+		}{s, w}
 		return list[Assistant](ctx, c, call{method: http.MethodPost, path: "/assistants/search", body: body, reads: true})
 	})
 }

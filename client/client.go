@@ -294,28 +294,33 @@ func linked[T any](c *Client, from string, limit, size int, next func(from strin
 // page is how many entries of a list are asked for at once.
 const page = 100
 
+// window is the part of a list that is asked for.
+type window struct {
+	Limit  int `json:"limit"`
+	Offset int `json:"offset"`
+}
+
 // pages yields the entries of a list that the server gives in pages, at most
 // limit of them if that is positive.
-func pages[T any](limit, size int, next func(offset, limit int) ([]T, error)) iter.Seq2[T, error] {
+func pages[T any](limit int, next func(window) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for offset := 0; ; {
-			n := size
+		for w := (window{Limit: page}); ; {
 			if limit > 0 {
-				n = min(n, limit-offset)
+				w.Limit = min(page, limit-w.Offset)
 			}
-			list, err := next(offset, n)
+			list, err := next(w)
 			if err != nil {
 				var none T
 				yield(none, err)
 				return
 			}
-			for _, one := range list[:min(n, len(list))] { // more than were asked for is the server's mistake
+			for _, one := range list[:min(w.Limit, len(list))] { // more than were asked for is the server's mistake
 				if !yield(one, nil) {
 					return
 				}
 			}
-			offset += n
-			if len(list) < n || limit > 0 && offset >= limit {
+			w.Offset += w.Limit
+			if len(list) < w.Limit || limit > 0 && w.Offset >= limit {
 				return
 			}
 		}

@@ -299,8 +299,8 @@ type RunSearch struct {
 // Runs yields the runs of a thread, newest first. They are asked for in pages while
 // the loop goes on.
 func (c *Client) Runs(ctx context.Context, thread string, s RunSearch) iter.Seq2[*Run, error] {
-	return pages(s.Limit, page, func(offset, limit int) ([]*Run, error) {
-		q := url.Values{"limit": {number(limit)}, "offset": {number(offset)}}
+	return pages(s.Limit, func(w window) ([]*Run, error) {
+		q := url.Values{"limit": {number(w.Limit)}, "offset": {number(w.Offset)}}
 		if s.Status != "" {
 			q.Set("status", string(s.Status))
 		}

@@ -56,27 +56,23 @@ func (c *Client) DeleteItem(ctx context.Context, namespace []string, key string)
 
 // ItemSearch selects entries of the long-term memory; the zero value all of them.
 type ItemSearch struct {
-	Prefix []string       // of their namespaces
-	Filter map[string]any // on members of their values
-	Query  string         // what they are to be near to in meaning: the nearest come first
-	Limit  int            // how many at most; 0 means all
+	Prefix []string       `json:"namespace_prefix"`
+	Filter map[string]any `json:"filter,omitempty"` // on members of their values
+	Query  string         `json:"query,omitempty"`  // what they are to be near to in meaning: the nearest come first
+	Limit  int            `json:"-"`                // how many at most; 0 means all
 }
 
 // SearchItems yields entries of the long-term memory. They are asked for in pages
 // while the loop goes on.
 func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item, error] {
-	prefix := s.Prefix
-	if prefix == nil {
-		prefix = []string{}
+	if s.Prefix == nil {
+		s.Prefix = []string{}
 	}
-	return pages(s.Limit, page, func(offset, limit int) ([]*Item, error) {
+	return pages(s.Limit, func(w window) ([]*Item, error) {
 		body := struct {
-			Prefix []string       `json:"namespace_prefix"`
-			Filter map[string]any `json:"filter,omitempty"`
-			Query  string         `json:"query,omitempty"`
-			Limit  int            `json:"limit"`
-			Offset int            `json:"offset"`
-		}{prefix, s.Filter, s.Query, limit, offset}
+			ItemSearch
+			window
+		}{s, w}
 		q := call{method: http.MethodPost, path: "/store/items/search", body: body, reads: true}
 		out, err := get[struct {
 			Items []*Item `json:"items"`
@@ -91,12 +87,11 @@ func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item,
 // Namespaces yields the namespaces of the long-term memory that begin with a
 // prefix. They are asked for in pages while the loop goes on.
 func (c *Client) Namespaces(ctx context.Context, prefix ...string) iter.Seq2[[]string, error] {
-	return pages(0, page, func(offset, limit int) ([][]string, error) {
+	return pages(0, func(w window) ([][]string, error) {
 		body := struct {
 			Prefix []string `json:"prefix,omitempty"`
-			Limit  int      `json:"limit"`
-			Offset int      `json:"offset"`
-		}{prefix, limit, offset}
+			window
+		}{prefix, w}
 		out, err := get[struct {
 			Namespaces [][]string `json:"namespaces"`
 		}](ctx, c, call{method: http.MethodPost, path: "/store/namespaces", body: body, reads: true})

@@ -162,15 +162,15 @@ func (c *Client) Thread(ctx context.Context, id string) (*Thread, error) {
 
 // ThreadSearch selects threads; the zero value all of them.
 type ThreadSearch struct {
-	Status    ThreadStatus
-	Metadata  map[string]any // that they have at least
-	Values    map[string]any // that their states have at least
-	Query     string         // Superstep's own: words of their titles or of what their states say
-	DueBefore time.Time      // Superstep's own: due since before a time, and taken by no run; zero: whether due or not
-	Select    []string       // members that are wanted, such as "thread_id"; none: all
-	Limit     int            // how many at most; 0 means all
-	SortBy    string         // created_at, the default, updated_at, status or thread_id
-	Oldest    bool           // ascending order
+	Status    ThreadStatus   `json:"status,omitempty"`
+	Metadata  map[string]any `json:"metadata,omitempty"`  // that they have at least
+	Values    map[string]any `json:"values,omitempty"`    // that their states have at least
+	Query     string         `json:"query,omitempty"`     // Superstep's own: words of their titles or of what their states say
+	DueBefore time.Time      `json:"due_before,omitzero"` // Superstep's own: due since before a time, and taken by no run; zero: whether due or not
+	Select    []string       `json:"select,omitempty"`    // members that are wanted, such as "thread_id"; none: all
+	Limit     int            `json:"-"`                   // how many at most; 0 means all
+	SortBy    string         `json:"sort_by,omitempty"`   // created_at, the default, updated_at, status or thread_id
+	Oldest    bool           `json:"-"`                   // ascending order
 }
 
 // Threads yields threads, newest first. They are asked for in pages while the loop
@@ -180,19 +180,12 @@ func (c *Client) Threads(ctx context.Context, s ThreadSearch) iter.Seq2[*Thread,
 	if s.Oldest {
 		order = "asc"
 	}
-	return pages(s.Limit, page, func(offset, limit int) ([]*Thread, error) {
+	return pages(s.Limit, func(w window) ([]*Thread, error) {
 		body := struct {
-			Status   ThreadStatus   `json:"status,omitempty"`
-			Metadata map[string]any `json:"metadata,omitempty"`
-			Values   map[string]any `json:"values,omitempty"`
-			Query    string         `json:"query,omitempty"`
-			Due      time.Time      `json:"due_before,omitzero"`
-			Select   []string       `json:"select,omitempty"`
-			SortBy   string         `json:"sort_by,omitempty"`
-			Order    string         `json:"sort_order"`
-			Limit    int            `json:"limit"`
-			Offset   int            `json:"offset"`
-		}{s.Status, s.Metadata, s.Values, s.Query, s.DueBefore, s.Select, s.SortBy, order, limit, offset}
+			ThreadSearch
+			window
+			Order string `json:"sort_order"`
+		}{s, w, order}
 		return list[Thread](ctx, c, call{method: http.MethodPost, path: "/threads/search", body: body, reads: true})
 	})
 }

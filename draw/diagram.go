@@ -383,7 +383,7 @@ func (d *diagrammer) component(l *level, p part, sheets []*sheet) *sheet {
 		top[r] = y
 		y += height[r]
 		if r+1 < len(a.layers) {
-			y += a.above(height[r]) + counts[r] + 1
+			y += min(height[r], 1) + counts[r] + 1
 		}
 	}
 	s := newSheet(width, y)
@@ -422,7 +422,7 @@ func (d *diagrammer) component(l *level, p part, sheets []*sheet) *sheet {
 				x1, y1 = in[i], row(v)-1
 			}
 			r := a.vertices[u].rank
-			turn := top[r] + height[r] + a.above(height[r]) + tracks[i][j-1]
+			turn := top[r] + height[r] + min(height[r], 1) + tracks[i][j-1]
 			if x0 == x1 {
 				s.down(x0, y0, y1, k)
 				continue
@@ -467,14 +467,6 @@ func (s *sheet) branch(x, y int, dir uint8) {
 	if c := s.at(x, y); c.text == "" && !c.taken {
 		c.lines |= dir
 	}
-}
-
-// above is the number of rows between a layer and the first turn below it.
-func (a *arrangement) above(height int) int {
-	if height == 0 {
-		return 0
-	}
-	return 1
 }
 
 // tracks gives every segment that turns the row below its layer on which it

@@ -15,8 +15,6 @@ type LayoutOptions struct {
 	Direction Direction
 	// HideStartEnd leaves the start and the end of the outer graph out.
 	HideStartEnd bool
-	// MaxLabelWidth is where the text of a node wraps; 200 unless set.
-	MaxLabelWidth float64
 }
 
 // Text sizes of the pictures, in the units of the layout (CSS pixels).
@@ -33,6 +31,7 @@ const (
 	clusterTitle    = 30.0
 	margin          = 20.0
 	componentGap    = 40.0
+	nameWrap        = 200.0
 	labelWrap       = 160.0
 	loopReach       = 24.0
 	arrowRoom       = 9.0
@@ -107,10 +106,7 @@ func NewLayout(g *Graph, opts *LayoutOptions) *Layout {
 	if opts == nil {
 		opts = &LayoutOptions{}
 	}
-	lo := layouter{
-		horizontal: opts.Direction == LeftToRight,
-		wrap:       cmp.Or(opts.MaxLabelWidth, 200),
-	}
+	lo := layouter{horizontal: opts.Direction == LeftToRight}
 	root := resolve(g, nil, false)
 	if opts.HideStartEnd {
 		root = root.withoutStartEnd()
@@ -203,7 +199,6 @@ func (e *EdgeRoute) move(dx, dy float64) {
 
 type layouter struct {
 	horizontal bool
-	wrap       float64
 }
 
 // flip turns a size from the page to the layered layout, which flows down.
@@ -273,7 +268,7 @@ func (lo *layouter) nodeBox(l *level, i int) (NodeBox, *piece) {
 	if in != nil {
 		p := lo.level(in)
 		b.Expanded = true
-		title := max(lo.wrap, p.w)
+		title := max(nameWrap, p.w)
 		b.Lines = wrap(n.text(), title, 1, func(s string) float64 { return textWidth(s, FontSize) })
 		b.Notes = nil
 		wide := textWidth(b.Lines[0], FontSize)
@@ -292,7 +287,7 @@ func (lo *layouter) nodeBox(l *level, i int) (NodeBox, *piece) {
 	case n.Kind == KindEnd && n.Label == "":
 		b.Lines, b.W, b.H = []string{"end"}, 66, 30
 	default:
-		b.Lines = wrap(n.text(), lo.wrap, 3, func(s string) float64 { return textWidth(s, FontSize) })
+		b.Lines = wrap(n.text(), nameWrap, 3, func(s string) float64 { return textWidth(s, FontSize) })
 		for _, s := range b.Lines {
 			b.W = max(b.W, textWidth(s, FontSize))
 		}

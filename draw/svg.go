@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"image/color"
-	"io"
 	"strings"
 )
 
@@ -30,16 +29,6 @@ func SVG(g *Graph, opts *SVGOptions) []byte {
 		opts = &SVGOptions{}
 	}
 	return NewLayout(g, &opts.Layout).svg(opts)
-}
-
-// WriteSVG writes the layout as an SVG document; the layout options among the
-// options don't apply.
-func (l *Layout) WriteSVG(w io.Writer, opts *SVGOptions) error {
-	if opts == nil {
-		opts = &SVGOptions{}
-	}
-	_, err := w.Write(l.svg(opts))
-	return err
 }
 
 func (l *Layout) svg(opts *SVGOptions) []byte {

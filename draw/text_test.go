@@ -436,10 +436,6 @@ func TestSVGOptions(t *testing.T) {
 		strings.Contains(dark, `class="canvas"`) {
 		t.Errorf("dark:\n%s", dark)
 	}
-	var b strings.Builder
-	if err := draw.NewLayout(g, nil).WriteSVG(&b, nil); err != nil || b.String() != auto {
-		t.Errorf("WriteSVG differs (%v)", err)
-	}
 }
 
 // Every edge of a diagram has an arrow of its own.

@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
@@ -219,40 +220,24 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Fit cuts text to a width, with an ellipsis. Wide characters are counted as
-// two columns.
+// Fit cuts text to a width in columns, with an ellipsis.
 func Fit(text string, width int) string {
 	if width <= 0 {
 		return ""
 	}
-	w := 0
-	for i, r := range text {
-		n := columns(r)
-		if w+n > width {
-			cut := i
-			for cut > 0 && w >= width {
-				last, size := utf8.DecodeLastRuneInString(text[:cut])
-				cut -= size
-				w -= columns(last)
-			}
-			return text[:cut] + "…"
+	if Columns(text) <= width {
+		return text
+	}
+	end, rest, state := 0, text, -1
+	for {
+		var character string
+		var n int
+		character, rest, n, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if width -= n; width < 1 { // the ellipsis has one
+			return text[:end] + "…"
 		}
-		w += n
+		end += len(character)
 	}
-	return text
-}
-
-// columns returns how wide a character is in a terminal.
-func columns(r rune) int {
-	if joins(r) {
-		return 0
-	}
-	if r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
-		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||
-		r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd) {
-		return 2
-	}
-	return 1
 }
 
 // Clean makes text safe to print on a terminal: control characters other than

@@ -7,7 +7,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"unicode"
+
+	"github.com/rivo/uniseg"
 )
 
 // Colour is one of a terminal's colours; those that a theme has, so that they are legible on it.
@@ -148,13 +149,4 @@ func shrink(widths []int, room int) {
 
 // Columns is how wide a text is in a terminal: wide characters take two columns, and what
 // is drawn upon the one before takes none.
-func Columns(text string) int {
-	n := 0
-	for _, r := range text {
-		n += columns(r)
-	}
-	return n
-}
-
-// joins reports whether a character has no column of its own.
-func joins(r rune) bool { return r >= 0x300 && unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) }
+func Columns(text string) int { return uniseg.StringWidth(text) }

@@ -19,12 +19,6 @@ func TestChatInTerminal(t *testing.T) {
 		t.Helper()
 		return consoletest.Open(t, superstep(t, dir, append([]string{"chat"}, args...)...))
 	}
-	ends := func(x *consoletest.Terminal, want int) {
-		t.Helper()
-		if code := x.End(); code != want {
-			t.Errorf("exit code %d, want %d", code, want)
-		}
-	}
 	holds := func(want string) {
 		t.Helper()
 		if data, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(data) != want {
@@ -53,7 +47,7 @@ func TestChatInTerminal(t *testing.T) {
 	x.Expect("not want this file to be written: two is needed")
 	x.Expect("you: ")
 	x.Type("\x04")
-	ends(x, cli.ExitDone)
+	x.End(cli.ExitDone)
 	holds("one\ntwo\n")
 
 	// A question waits while there is no process, and is asked again.
@@ -64,7 +58,7 @@ func TestChatInTerminal(t *testing.T) {
 	x.Expect("Write it? [y/n] ")
 	x.Type("\x04")
 	x.Expect("The model waits for your approval. To be asked again:")
-	ends(x, cli.ExitInterrupted)
+	x.End(cli.ExitInterrupted)
 	x = open()
 	x.Expect(`Going on: "write a.txt three" waits for your approval.`)
 	x.Expect("Write it? [y/n] ")
@@ -77,7 +71,7 @@ func TestChatInTerminal(t *testing.T) {
 	x.Expect("Done: wrote a.txt: 6 bytes.")
 	x.Expect("you: ")
 	x.Type("\x03")
-	ends(x, cli.ExitDone)
+	x.End(cli.ExitDone)
 	holds("three\n")
 
 	// One turn at a terminal asks, too.
@@ -85,7 +79,7 @@ func TestChatInTerminal(t *testing.T) {
 	x.Expect("Write it? [y/n] ")
 	x.Type("y\n")
 	x.Expect("Done: wrote a.txt: 5 bytes.")
-	ends(x, cli.ExitDone)
+	x.End(cli.ExitDone)
 	holds("four\n")
 }
 
@@ -123,7 +117,5 @@ func TestChatStoppedInTerminal(t *testing.T) {
 	x.Expect("you: ")
 	x.Type("\x03")
 	x.Expect("The last turn is not over. To go on:")
-	if code := x.End(); code != cli.ExitStopped {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitStopped)
 }

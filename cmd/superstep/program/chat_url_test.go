@@ -98,9 +98,7 @@ func TestChatOverAServerInTerminal(t *testing.T) {
 	x.Expect("The model waits for your approval. To be asked again:")
 	x.Expect("superstep chat " + web.URL + " --graph assistant --thread ")
 	x.Expect("\r\n")
-	if code := x.End(); code != cli.ExitInterrupted {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitInterrupted)
 	out, _ := must(t, cli.ExitDone, superstep(t, mine, "threads", "--url", web.URL, "--status", "interrupted", "--json"))
 	_, id, _ := strings.Cut(out, `"thread": "`)
 	id, _, _ = strings.Cut(id, `"`)
@@ -117,9 +115,7 @@ func TestChatOverAServerInTerminal(t *testing.T) {
 	x.Expect("Done: wrote a.txt")
 	x.Expect("you: ")
 	x.Type("\x04")
-	if code := x.End(); code != cli.ExitDone {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitDone)
 	holds("five\n")
 }
 
@@ -155,9 +151,7 @@ func TestChatWhoseServerDiesInTerminal(t *testing.T) {
 	x.Expect("superstep state --url " + web.URL)
 	x.Expect("you: ")
 	x.Type("\x04")
-	if code := x.End(); code != cli.ExitStopped {
-		t.Errorf("exit code %d", code)
-	}
+	x.End(cli.ExitStopped)
 }
 
 // Two people talk on one thread: each is told what the other did, and neither's
@@ -207,8 +201,6 @@ func TestTwoChatsOnOneThreadInTerminal(t *testing.T) {
 	}
 	for _, x := range []*consoletest.Terminal{a, b} {
 		x.Type("\x04")
-		if code := x.End(); code != cli.ExitDone {
-			t.Errorf("exit code %d", code)
-		}
+		x.End(cli.ExitDone)
 	}
 }

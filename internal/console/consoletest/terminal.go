@@ -83,13 +83,15 @@ func (x *Terminal) Type(text string) {
 	}
 }
 
-// End waits for the program's end and returns its exit code.
-func (x *Terminal) End() int {
+// End waits for the program's end, which is to be with that exit code.
+func (x *Terminal) End(code int) {
 	x.t.Helper()
 	err := x.cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		x.t.Fatal(err)
 	}
-	return x.cmd.ProcessState.ExitCode()
+	if got := x.cmd.ProcessState.ExitCode(); got != code {
+		x.t.Errorf("exit code %d, want %d", got, code)
+	}
 }

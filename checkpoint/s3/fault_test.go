@@ -470,8 +470,8 @@ func TestServersThatCanNotBeUsedAreRefused(t *testing.T) {
 		kind error
 		says []string
 	}{
-		{"no If-None-Match", ignore("If-None-Match"), s3.ErrConditions, []string{"If-None-Match", "use a server that"}},
-		{"no If-Match", ignore("If-Match"), s3.ErrConditions, []string{"If-Match", "use a server that"}},
+		{"no If-None-Match", ignore("If-None-Match"), s3.ErrConditions, []string{"s3: open", "If-None-Match", "use a server that"}},
+		{"no If-Match", ignore("If-Match"), s3.ErrConditions, []string{"s3: open", "If-Match", "use a server that"}},
 		{"conditions are not implemented", answer(501, "NotImplemented"), s3.ErrConditions, nil},
 		{"a wrong key", answer(403, "InvalidAccessKeyId"), s3.ErrDenied, []string{"check key and secret"}},
 		{"a wrong secret", answer(403, "SignatureDoesNotMatch"), s3.ErrDenied, []string{"s3:PutObject"}},

@@ -199,7 +199,7 @@ func (b *bucket) probe(ctx context.Context) error {
 		_, _, err := b.put(ctx, key, []byte("2"), c.match)
 		if err == nil {
 			return &Error{
-				Op: opening, Place: b.place, Kind: ErrConditions, Fix: fixConditions,
+				Package: "s3", Op: opening, Place: b.place, Kind: ErrConditions, Fix: fixConditions,
 				What: fmt.Sprintf("the server ignores %s, so writers would undo one another's writes", c.name),
 			}
 		}

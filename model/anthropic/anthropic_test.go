@@ -2,7 +2,6 @@ package anthropic_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -400,73 +399,6 @@ func TestChunksArriveAsTheyAreSent(t *testing.T) {
 	}
 }
 
-func TestBreakingOutEndsTheRequest(t *testing.T) {
-	gone := make(chan struct{})
-	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, events(t, "answer.sse")[0])
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		close(gone)
-	})
-	for _, err := range m.Stream(t.Context(), hello()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		break
-	}
-	<-gone
-}
-
-func TestAnEndedContextIsTheError(t *testing.T) {
-	cause := errors.New("enough")
-	t.Run("while the answer is made", func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body)
-			cancel(cause)
-			<-r.Context().Done()
-		})
-		if _, err := m.Generate(ctx, hello()); !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || model.Temporary(err) {
-			t.Errorf("error %v", err)
-		}
-	})
-	t.Run("in the middle of a stream", func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body)
-			w.Header().Set("Content-Type", "text/event-stream")
-			io.WriteString(w, events(t, "answer.sse")[0])
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		})
-		n := 0
-		for _, err := range m.Stream(ctx, hello()) {
-			if n++; n == 1 {
-				cancel(cause)
-				continue
-			}
-			if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
-				t.Errorf("error %v", err)
-			}
-		}
-		if n != 2 {
-			t.Errorf("%d chunks and errors", n)
-		}
-	})
-	t.Run("before the request", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		m := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
-		if _, err := m.Generate(ctx, hello()); !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
 func TestErrorsOfTheAPI(t *testing.T) {
 	typed := func(kind, message string) string {
 		return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q},"request_id":"req_1"}`, kind, message)
@@ -687,32 +619,6 @@ func TestALongAnswerIsStreamed(t *testing.T) {
 	if err != nil || resp.Message.Text() != "Hello there" {
 		t.Errorf("%+v, %v", resp, err)
 	}
-}
-
-func TestNoConnection(t *testing.T) {
-	refused := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
-		return nil, errors.New("connection refused, " + key)
-	})}
-	m := anthropic.New("claude-test", anthropic.APIKey(key), anthropic.HTTPClient(refused))
-	_, err := m.Generate(t.Context(), hello())
-	check(t, err, model.ErrorConnection, "refused")
-	_, err = model.Collect(m.Stream(t.Context(), hello()))
-	check(t, err, model.ErrorConnection, "refused")
-}
-
-func TestATimeoutOfTheClientIsNotTheContexts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := &http.Client{Timeout: time.Minute, Transport: transport(func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})}
-		m := anthropic.New("claude-test", anthropic.APIKey(key), anthropic.HTTPClient(slow))
-		_, err := m.Generate(t.Context(), hello())
-		check(t, err, model.ErrorTimeout, "")
-		if errors.Is(err, context.DeadlineExceeded) {
-			t.Error("it looks like the context's")
-		}
-	})
 }
 
 func TestWhatIsWrongWithNewIsTheErrorOfCalls(t *testing.T) {

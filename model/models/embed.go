@@ -2,7 +2,6 @@ package models
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/superstep-dev/superstep/model"
@@ -45,49 +44,19 @@ func OpenEmbedder(name string, dimensions int) (model.Embedder, error) {
 	default:
 		return nil, &UnknownProviderError{provider}
 	}
-	name, server := split(rest)
-	if name == "" {
-		return nil, &NameError{provider, "its name is missing: write " + provider + ":MODEL"}
-	}
-	if server != "" {
-		if _, err := parse(provider, server); err != nil {
-			return nil, err
-		}
-	}
-	switch provider {
-	case "ollama":
-		return ollamaEmbedder(name, server, dimensions)
-	case "gemini":
-		var opts []gemini.Option
-		if server != "" {
-			opts = append(opts, gemini.BaseURL(server))
-		}
-		return gemini.NewEmbedder(name, dimensions, opts...), nil
-	}
-	var opts []openai.Option
-	if server != "" {
-		opts = append(opts, openai.BaseURL(server))
-	}
-	return openai.NewEmbedder(name, dimensions, opts...), nil
-}
-
-// ollamaEmbedder returns an embedding model of Ollama, found as its language
-// models are.
-func ollamaEmbedder(name, server string, dimensions int) (model.Embedder, error) {
-	var opts []openai.Option
-	if server == "" {
-		server = ollamaHost(os.Getenv("OLLAMA_HOST"))
-		if key := os.Getenv("OLLAMA_API_KEY"); key != "" {
-			opts = append(opts, openai.APIKey(key))
-		}
-	}
-	u, err := parse("ollama", server)
+	name, server, err := split(provider, rest)
 	if err != nil {
 		return nil, err
 	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	if !strings.HasSuffix(u.Path, "/v1") {
-		u.Path += "/v1"
+	switch provider {
+	case "gemini":
+		return gemini.NewEmbedder(name, dimensions, gemini.BaseURL(server)), nil
+	case "ollama":
+		opts, err := ollama(server)
+		if err != nil {
+			return nil, err
+		}
+		return openai.NewEmbedder(name, dimensions, opts...), nil
 	}
-	return openai.NewEmbedder(name, dimensions, append(opts, openai.BaseURL(u.String()))...), nil
+	return openai.NewEmbedder(name, dimensions, openai.BaseURL(server)), nil
 }

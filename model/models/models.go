@@ -98,54 +98,53 @@ func Open(name string) (model.Model, error) {
 	provider, rest, _ := strings.Cut(name, ":")
 	open := map[string]func(name, server string) (model.Model, error){
 		"openai": func(name, server string) (model.Model, error) {
-			if server == "" {
-				return openai.New(name), nil
-			}
 			return openai.New(name, openai.BaseURL(server)), nil
 		},
 		"openai-responses": func(name, server string) (model.Model, error) {
-			if server == "" {
-				return openai.New(name, openai.Responses()), nil
-			}
 			return openai.New(name, openai.Responses(), openai.BaseURL(server)), nil
 		},
 		"anthropic": func(name, server string) (model.Model, error) {
-			if server == "" {
-				return anthropic.New(name), nil
-			}
 			return anthropic.New(name, anthropic.BaseURL(server)), nil
 		},
 		"gemini": func(name, server string) (model.Model, error) {
-			if server == "" {
-				return gemini.New(name), nil
-			}
 			return gemini.New(name, gemini.BaseURL(server)), nil
 		},
-		"ollama": ollama,
+		"ollama": func(name, server string) (model.Model, error) {
+			// It takes the newer name of the limit and doesn't keep it.
+			opts, err := ollama(server)
+			if err != nil {
+				return nil, err
+			}
+			return openai.New(name, append(opts, openai.MaxTokensField())...), nil
+		},
 	}[provider]
 	if open == nil {
 		return nil, &UnknownProviderError{provider}
 	}
-	name, server := split(rest)
-	if name == "" {
-		return nil, &NameError{provider, "its name is missing: write " + provider + ":MODEL"}
-	}
-	if server != "" {
-		if _, err := parse(provider, server); err != nil {
-			return nil, err
-		}
+	name, server, err := split(provider, rest)
+	if err != nil {
+		return nil, err
 	}
 	return open(name, server)
 }
 
-// split takes the server off a model's name.
-func split(s string) (name, server string) {
+// split takes the server off a model's name, and checks both. The server is empty if it
+// isn't named: then it is the provider's own.
+func split(provider, s string) (name, server string, err error) {
+	name = s
 	for i := range s {
 		if after := s[i:]; strings.HasPrefix(after, "@http://") || strings.HasPrefix(after, "@https://") {
-			return s[:i], s[i+1:]
+			name, server = s[:i], s[i+1:]
+			break
 		}
 	}
-	return s, ""
+	if name == "" {
+		return "", "", &NameError{provider, "its name is missing: write " + provider + ":MODEL"}
+	}
+	if server != "" {
+		_, err = parse(provider, server)
+	}
+	return name, server, err
 }
 
 // parse checks the URL of a server. Its errors show no password.
@@ -162,8 +161,8 @@ func parse(provider, server string) (*url.URL, error) {
 	return u, nil
 }
 
-// ollama returns a model of Ollama, over the part of OpenAI's API that it has.
-func ollama(name, server string) (model.Model, error) {
+// ollama are the options for Ollama, over the part of OpenAI's API that it has.
+func ollama(server string) ([]openai.Option, error) {
 	var opts []openai.Option
 	if server == "" {
 		server = ollamaHost(os.Getenv("OLLAMA_HOST"))
@@ -179,9 +178,7 @@ func ollama(name, server string) (model.Model, error) {
 	if !strings.HasSuffix(u.Path, "/v1") {
 		u.Path += "/v1"
 	}
-	// It takes the newer name of the limit and doesn't keep it.
-	opts = append(opts, openai.BaseURL(u.String()), openai.MaxTokensField())
-	return openai.New(name, opts...), nil
+	return append(opts, openai.BaseURL(u.String())), nil
 }
 
 // ollamaHost returns the URL that OLLAMA_HOST stands for: a URL or a host, with

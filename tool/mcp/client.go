@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/redact"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -110,7 +111,7 @@ type Log struct {
 type Client struct {
 	cfg    Config
 	server string // name for errors
-	hide   []string
+	hide   redact.Secrets
 	sdk    *sdk.Client
 
 	ctx    context.Context // ends with Close

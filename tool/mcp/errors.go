@@ -85,38 +85,13 @@ func (c *Client) failed(ctx context.Context, s *session, toolName string, err er
 	case ok && toolName != "":
 		return &tool.Error{Tool: toolName, Err: e}
 	case errors.Is(err, errEndless), errors.Is(err, errNull):
-		return &ListError{Server: c.server, Err: c.redacted(err)}
+		return &ListError{Server: c.server, Err: c.hide.Error(err)}
 	case ok:
-		return fmt.Errorf("mcp: server %s: %w", c.server, c.redacted(err))
+		return fmt.Errorf("mcp: server %s: %w", c.server, c.hide.Error(err))
 	}
-	ce := &ConnectionError{Server: c.server, Tool: toolName, Err: c.redacted(err)}
+	ce := &ConnectionError{Server: c.server, Tool: toolName, Err: c.hide.Error(err)}
 	if s != nil {
 		ce.Stderr = s.link.stderr()
 	}
 	return ce
 }
-
-// redacted returns err, or what stands for it when its text has a secret.
-func (c *Client) redacted(err error) error {
-	text := err.Error()
-	clean := text
-	for _, s := range c.hide {
-		clean = strings.ReplaceAll(clean, s, "[redacted]")
-	}
-	if clean == text {
-		return err
-	}
-	return &redactedError{clean, err}
-}
-
-// redactedError is an error whose text has a secret. What it stands for can be
-// asked for with errors.Is, but not got at.
-type redactedError struct {
-	text string
-	err  error
-}
-
-func (e *redactedError) Error() string { return e.text }
-
-// Is reports whether the error is, or wraps, another.
-func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/superstep-dev/superstep/internal/redact"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -309,7 +310,7 @@ func (s *Server) Local() Transport { return local{s} }
 
 type local struct{ s *Server }
 
-func (l local) secrets() []string { return nil }
+func (l local) secrets() redact.Secrets { return nil }
 
 func (l local) name() string { return strconv.Quote(l.s.name) }
 

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/internal/redact"
 )
 
 // Transport is a way to reach a server: [Command], [HTTP] or [Server.Local].
@@ -27,7 +28,7 @@ type Transport interface {
 	name() string
 
 	// secrets are what no error may tell.
-	secrets() []string
+	secrets() redact.Secrets
 
 	// open prepares one connection.
 	open() (link, error)
@@ -76,7 +77,7 @@ const defaultGrace = 5 * time.Second
 
 func (c Command) name() string { return strconv.Quote(filepath.Base(c.Path)) }
 
-func (c Command) secrets() []string { return nil }
+func (c Command) secrets() redact.Secrets { return nil }
 
 func (c Command) open() (link, error) {
 	if c.Path == "" {
@@ -232,34 +233,26 @@ func (h HTTP) name() string {
 
 // secrets are the password and the query of the URL, and the values of headers
 // whose name says so.
-func (h HTTP) secrets() []string {
-	var secrets []string
+func (h HTTP) secrets() redact.Secrets {
+	var s redact.Secrets
 	if u, err := url.Parse(h.URL); err == nil {
-		if password, ok := u.User.Password(); ok {
-			_, written, _ := strings.Cut(u.User.String(), ":")
-			secrets = append(secrets, password, written)
-		}
-		secrets = append(secrets, u.RawQuery)
+		s.AddURL(u)
+		s.AddWhole(u.RawQuery)
 		for _, values := range u.Query() {
 			for _, v := range values {
 				if len(v) >= minSecret {
-					secrets = append(secrets, v, url.QueryEscape(v))
+					s.AddWhole(v)
+					s.AddWhole(url.QueryEscape(v))
 				}
 			}
 		}
 	}
 	for name, values := range h.Header {
-		name = strings.ToLower(name)
-		if slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(part string) bool { return strings.Contains(name, part) }) {
-			for _, v := range values {
-				secrets = append(secrets, v[strings.LastIndexByte(v, ' ')+1:]) // Bearer …
-			}
+		for _, v := range values {
+			s.AddHeader(name, v)
 		}
 	}
-	secrets = slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
-	// The longest first: what another is a part of must not be left in pieces.
-	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return slices.Compact(secrets)
+	return s
 }
 
 // minSecret is from how many bytes on a value in a query is taken for a secret by

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/redact"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -75,7 +76,7 @@ type API struct {
 	base    *url.URL
 	header  http.Header
 	client  *http.Client
-	secrets Secrets
+	secrets redact.Secrets
 	idle    time.Duration
 	hook    Hook
 	cloud   *Cloud
@@ -155,7 +156,7 @@ func unsendable(h http.Header) (string, bool) {
 // HasKey reports whether one of the headers likely is a key.
 func (s *Settings) HasKey() bool {
 	for name := range s.Header {
-		if secretive(name) {
+		if redact.Secretive(name) {
 			return true
 		}
 	}
@@ -180,7 +181,7 @@ type Answer struct {
 	own     context.Context // the request's
 	cancel  context.CancelCauseFunc
 	body    io.ReadCloser
-	secrets Secrets
+	secrets redact.Secrets
 }
 
 // idleError says that a stream was silent for too long.
@@ -301,7 +302,7 @@ func (ans *Answer) Fail(err error) error {
 		if ans.api.cloud != nil {
 			e.Provider = ans.api.Provider // the vendor's package has put in the vendor
 		}
-		return ans.secrets.clean(e)
+		return clean(ans.secrets, e)
 	}
 	return err
 }
@@ -498,4 +499,21 @@ func (ans *Answer) stream(whole Whole, s Stream, yield func(chat.Chunk, error) b
 		broke = io.ErrUnexpectedEOF
 	}
 	return ans.broken(model.ErrorBrokenStream, broke)
+}
+
+// parseBase parses the URL of a server. The words for what is wrong with it tell no
+// password; they are empty if nothing is.
+func parseBase(base string) (u *url.URL, wrong string) {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil: // the parser's error quotes the URL, which may hold a password
+		return nil, "the base URL can't be parsed as a URL"
+	case (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") && strings.Contains(u.Opaque, "@"):
+		return nil, "the base URL is not an http or https URL"
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Sprintf("the base URL %q is not an http or https URL", u.Redacted())
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, "the base URL may not have a query or a fragment"
+	}
+	return u, ""
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/redact"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -92,25 +93,11 @@ func Shorten(text []byte) string {
 	return s
 }
 
-// clean takes the secrets out of an error.
-func (s Secrets) clean(e *model.Error) *model.Error {
+// clean takes secrets out of an error.
+func clean(s redact.Secrets, e *model.Error) *model.Error {
 	e.Message, e.Code = s.Clean(e.Message), s.Clean(e.Code)
 	if e.Err != nil {
-		if text := s.Clean(e.Err.Error()); text != e.Err.Error() {
-			e.Err = &redacted{text, e.Err}
-		}
+		e.Err = s.Error(e.Err)
 	}
 	return e
 }
-
-// redacted is an error whose text held a secret. What it stands for can be asked
-// for with errors.Is, but not got at.
-type redacted struct {
-	text string
-	err  error
-}
-
-func (e *redacted) Error() string { return e.text }
-
-// Is reports whether the error is, or wraps, another.
-func (e *redacted) Is(target error) bool { return errors.Is(e.err, target) }

@@ -2,6 +2,7 @@ package vendor_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -479,5 +480,105 @@ func TestMediaOfTheNewestMessageThatCannotBeSentAreAnError(t *testing.T) {
 	for _, p := range providers {
 		_, err := sent(t, p.open, nil, chat.User("look"), chat.Message{Role: chat.RoleUser, Parts: []chat.Part{chat.File{Name: "a.pdf"}}})
 		failure(t, err, model.ErrorInvalid, "Data, URL and FileID")
+	}
+}
+
+func TestAServerThatCannotBeReachedIsTold(t *testing.T) {
+	for _, p := range providers {
+		m := p.open(options{client: client(func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("connection refused, " + key)
+		})})
+		_, whole := m.Generate(t.Context(), hello())
+		_, streamed := model.Collect(m.Stream(t.Context(), hello()))
+		name := cmp.Or(map[string]string{"responses": "openai", "converse": "bedrock"}[p.name], p.name)
+		for _, err := range []error{whole, streamed} {
+			if e := failure(t, err, model.ErrorConnection, "refused"); e.Provider != name {
+				t.Errorf("%s: it is an error of %q", p.name, e.Provider)
+			}
+			for ; err != nil; err = errors.Unwrap(err) {
+				if strings.Contains(err.Error(), key) {
+					t.Errorf("%s: the error tells the key: %v", p.name, err)
+				}
+			}
+		}
+	}
+}
+
+func TestATimeoutOfTheClientIsNotTheContexts(t *testing.T) {
+	for _, p := range providers {
+		synctest.Test(t, func(t *testing.T) {
+			slow := client(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
+			slow.Timeout = time.Minute
+			_, err := p.open(options{client: slow}).Generate(t.Context(), hello())
+			failure(t, err, model.ErrorTimeout, "")
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: it looks like the context's", p.name)
+			}
+		})
+	}
+}
+
+func TestBreakingOutEndsTheRequest(t *testing.T) {
+	for _, p := range providers {
+		var sent context.Context
+		m := p.open(options{client: client(func(r *http.Request) (*http.Response, error) {
+			sent = r.Context()
+			return answer(r, "text/event-stream", &slow{ctx: r.Context(), first: p.begin})
+		})})
+		for _, err := range m.Stream(t.Context(), hello()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		<-sent.Done()
+	}
+}
+
+func TestAnEndedContextIsTheError(t *testing.T) {
+	cause := errors.New("enough")
+	for _, p := range providers {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		m := p.open(options{client: client(func(r *http.Request) (*http.Response, error) {
+			cancel(cause)
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})})
+		if _, err := m.Generate(ctx, hello()); !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || model.Temporary(err) {
+			t.Errorf("%s, while the answer is made: %v", p.name, err)
+		}
+
+		ctx, cancel = context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		m = p.open(options{client: client(func(r *http.Request) (*http.Response, error) {
+			return answer(r, "text/event-stream", &slow{ctx: r.Context(), first: p.begin})
+		})})
+		var chunks, errs []any
+		for k, err := range m.Stream(ctx, hello()) {
+			if err == nil {
+				chunks = append(chunks, k)
+				cancel(cause)
+				continue
+			}
+			errs = append(errs, err)
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("%s, in the middle of a stream: %v", p.name, err)
+			}
+		}
+		if len(chunks) == 0 || len(errs) != 1 {
+			t.Errorf("%s: chunks %v, errors %v", p.name, chunks, errs)
+		}
+
+		m = p.open(options{client: client(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%s: the request was sent", p.name)
+			return nil, io.EOF
+		})})
+		if _, err := m.Generate(ctx, hello()); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, before the request: %v", p.name, err)
+		}
 	}
 }

@@ -1,7 +1,8 @@
-package vendor
+// Package redact keeps secrets out of errors.
+package redact
 
 import (
-	"fmt"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,10 +15,12 @@ type Secrets []string
 // what follows.
 func (s *Secrets) Add(secret string) {
 	secret = strings.TrimSpace(secret)
-	if i := strings.LastIndexByte(secret, ' '); i >= 0 {
-		secret = secret[i+1:]
-	}
-	if secret != "" {
+	s.AddWhole(secret[strings.LastIndexByte(secret, ' ')+1:])
+}
+
+// AddWhole adds a secret as it is.
+func (s *Secrets) AddWhole(secret string) {
+	if secret != "" && !slices.Contains(*s, secret) {
 		*s = append(*s, secret)
 		// The longest first: what another is a part of must not be left in pieces.
 		slices.SortStableFunc(*s, func(a, b string) int { return len(b) - len(a) })
@@ -26,13 +29,13 @@ func (s *Secrets) Add(secret string) {
 
 // AddHeader adds the value of a header whose name says that it is secret.
 func (s *Secrets) AddHeader(name, value string) {
-	if secretive(name) {
+	if Secretive(name) {
 		s.Add(value)
 	}
 }
 
-// secretive reports whether a header of this name likely holds a secret.
-func secretive(header string) bool {
+// Secretive reports whether a header of this name likely holds a secret.
+func Secretive(header string) bool {
 	header = strings.ToLower(header)
 	return slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(part string) bool { return strings.Contains(header, part) })
 }
@@ -40,9 +43,9 @@ func secretive(header string) bool {
 // AddURL adds the password of a URL, as it is and as it is written there.
 func (s *Secrets) AddURL(u *url.URL) {
 	if password, ok := u.User.Password(); ok {
-		s.Add(password)
+		s.AddWhole(password)
 		if _, written, ok := strings.Cut(u.User.String(), ":"); ok && written != password {
-			s.Add(written)
+			s.AddWhole(written)
 		}
 	}
 }
@@ -55,19 +58,24 @@ func (s Secrets) Clean(text string) string {
 	return text
 }
 
-// parseBase parses the URL of a server. The words for what is wrong with it tell no
-// password; they are empty if nothing is.
-func parseBase(base string) (u *url.URL, wrong string) {
-	u, err := url.Parse(base)
-	switch {
-	case err != nil: // the parser's error quotes the URL, which may hold a password
-		return nil, "the base URL can't be parsed as a URL"
-	case (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") && strings.Contains(u.Opaque, "@"):
-		return nil, "the base URL is not an http or https URL"
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Sprintf("the base URL %q is not an http or https URL", u.Redacted())
-	case u.RawQuery != "" || u.Fragment != "":
-		return nil, "the base URL may not have a query or a fragment"
+// Error returns err, or what stands for it if its text has a secret.
+func (s Secrets) Error(err error) error {
+	text := err.Error()
+	clean := s.Clean(text)
+	if clean == text {
+		return err
 	}
-	return u, ""
+	return &redacted{clean, err}
 }
+
+// redacted is an error whose text held a secret. What it stands for can be asked
+// for with errors.Is, but not got at.
+type redacted struct {
+	text string
+	err  error
+}
+
+func (e *redacted) Error() string { return e.text }
+
+// Is reports whether the error is, or wraps, another.
+func (e *redacted) Is(target error) bool { return errors.Is(e.err, target) }

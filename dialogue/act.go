@@ -10,23 +10,46 @@ import (
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
-// inputs computes what an action or a flow is given. A required one that is missing is
-// named.
-func (m *machine) inputs(i int, args []program.Arg) (in map[string]expr.Value, missing string) {
-	in = map[string]expr.Value{}
+// inputs computes what an action or a flow is given.
+func (m *machine) inputs(i int, args []program.Arg) func(name string) expr.Value {
 	s := m.scene(i)
-	for _, a := range args {
-		v := operand(a.Value, s)
+	return func(name string) expr.Value {
+		for _, a := range args {
+			if a.Name == name {
+				return operand(a.Value, s)
+			}
+		}
+		return expr.Value{}
+	}
+}
+
+// among returns values by their names.
+func among(values map[string]expr.Value) func(name string) expr.Value {
+	return func(name string) expr.Value { return values[name] }
+}
+
+// given returns the values of inputs or outputs as they are taken. The reason names one that
+// is missing, or that isn't taken.
+func given(what string, params []program.Param, value func(name string) expr.Value, take func(program.Param, expr.Value) (expr.Value, string)) (taken map[string]expr.Value, reason string) {
+	taken = map[string]expr.Value{}
+	for _, p := range params {
+		v := value(p.Name)
 		if v.IsNone() {
-			if !a.Optional && missing == "" {
-				missing = a.Name
+			if !p.Optional {
+				return nil, fmt.Sprintf("the %s %q is missing", what, p.Name)
 			}
 			continue
 		}
-		in[a.Name] = v
+		if v, reason = take(p, v); reason != "" {
+			return nil, fmt.Sprintf("the %s %q: %s", what, p.Name, reason)
+		}
+		taken[p.Name] = v
 	}
-	return in, missing
+	return taken, ""
 }
+
+// asIs takes values that are of their types.
+func asIs(p program.Param, v expr.Value) (expr.Value, string) { return v, program.Conforms(p.Type, v) }
 
 func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 	f := m.frame(i)
@@ -94,16 +117,9 @@ func (m *machine) prepare(i int, step *program.Step, x *program.Invoke) (*Action
 	if a.Guard != nil && !a.Guard.True(m.scene(i)) {
 		return nil, &Failure{Type: "refused", Message: "the action's guard does not hold", Action: a.Name}
 	}
-	in, missing := m.inputs(i, x.Inputs)
-	if missing != "" {
-		return nil, &Failure{Type: "invalid", Message: fmt.Sprintf("the input %q is missing", missing), Action: a.Name}
-	}
-	for _, arg := range x.Inputs {
-		if v, ok := in[arg.Name]; ok {
-			if reason := program.Conforms(arg.Type, v); reason != "" {
-				return nil, &Failure{Type: "invalid", Message: fmt.Sprintf("the input %q: %s", arg.Name, reason), Action: a.Name}
-			}
-		}
+	in, reason := given("input", a.Inputs, m.inputs(i, x.Inputs), asIs)
+	if reason != "" {
+		return nil, &Failure{Type: "invalid", Message: reason, Action: a.Name}
 	}
 	return &ActionCall{Action: a.Name, Effect: a.Effect, Inputs: in, Timeout: x.Timeout, Retry: x.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name}, nil
 }

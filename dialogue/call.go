@@ -79,22 +79,11 @@ func (m *machine) prepared(i int, name string, args []program.Arg) (*program.Flo
 
 // flowInputs computes and checks what a flow is given.
 func (m *machine) flowInputs(i int, callee *program.Flow, args []program.Arg) (map[string]expr.Value, *Failure) {
-	in, _ := m.inputs(i, args)
-	for _, p := range callee.Inputs {
-		v, ok := in[p.Name]
-		if !ok {
-			if !p.Optional {
-				return nil, &Failure{Type: "invalid", Message: fmt.Sprintf("the input %q is missing", p.Name)}
-			}
-			continue
-		}
-		if slot, ok := callee.Slots[p.Name]; ok {
-			kept, reason := slot.Check(v, m.lang())
-			if reason != "" {
-				return nil, &Failure{Type: "invalid", Message: fmt.Sprintf("the input %q: %s", p.Name, reason)}
-			}
-			in[p.Name] = kept
-		}
+	in, reason := given("input", callee.Inputs, m.inputs(i, args), func(p program.Param, v expr.Value) (expr.Value, string) {
+		return callee.Slots[p.Name].Check(v, m.lang())
+	})
+	if reason != "" {
+		return nil, &Failure{Type: "invalid", Message: reason}
 	}
 	s := m.outside(callee, nil)
 	if s.overlay = pointers(in); callee.Guard != nil && !callee.Guard.True(s) {

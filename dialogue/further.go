@@ -23,22 +23,12 @@ func (m *interpreter) callFor(c Command, a *program.Action) {
 		m.words("flow_unavailable", nil)
 		return
 	}
-	in := map[string]expr.Value{}
-	for _, p := range a.Inputs {
-		v, ok := c.Slots[p.Name]
-		if !ok || v.IsNone() {
-			if p.Optional {
-				continue
-			}
-			m.furtherFailed(&Failure{Type: "invalid", Message: fmt.Sprintf("the input %q is missing", p.Name), Action: a.Name})
-			return
-		}
-		kept, reason := (&program.Slot{Name: p.Name, Type: p.Type}).Parse(v, m.lang())
-		if reason != "" {
-			m.furtherFailed(&Failure{Type: "invalid", Message: fmt.Sprintf("the input %q: %s", p.Name, reason), Action: a.Name})
-			return
-		}
-		in[p.Name] = kept
+	in, reason := given("input", a.Inputs, among(c.Slots), func(p program.Param, v expr.Value) (expr.Value, string) {
+		return (&program.Slot{Name: p.Name, Type: p.Type}).Parse(v, m.lang())
+	})
+	if reason != "" {
+		m.furtherFailed(&Failure{Type: "invalid", Message: reason, Action: a.Name})
+		return
 	}
 	if m.t.Advances++; m.t.Advances > m.p.Settings.Advances {
 		m.ignored(c, "turn_limit")
@@ -60,23 +50,10 @@ func (m *machine) furtherDone(a *program.Action, r Result) {
 		m.furtherFailed(&failure)
 		return
 	}
-	told := map[string]expr.Value{}
-	for _, o := range a.Outputs {
-		v, ok := r.Outputs[o.Name]
-		reason := ""
-		switch {
-		case ok && !v.IsNone():
-			reason = program.Conforms(o.Type, v)
-		case o.Optional:
-			continue
-		default:
-			reason = "it is missing"
-		}
-		if reason != "" {
-			m.furtherFailed(&Failure{Type: "invalid_output", Message: fmt.Sprintf("the output %q: %s", o.Name, reason), Action: a.Name})
-			return
-		}
-		told[o.Name] = v
+	told, reason := given("output", a.Outputs, among(r.Outputs), asIs)
+	if reason != "" {
+		m.furtherFailed(&Failure{Type: "invalid_output", Message: reason, Action: a.Name})
+		return
 	}
 	s := m.outside(nowhere, nil)
 	s.overlay = pointers(told)

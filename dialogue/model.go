@@ -141,20 +141,8 @@ func (m *machine) agentMove(i int, step *program.Step, x *program.Agent, in Answ
 			break
 		}
 		a := x.Tools[at]
-		args := map[string]expr.Value{}
-		for _, p := range a.Inputs {
-			v, ok := in.Args[p.Name]
-			if !ok || v.IsNone() {
-				if !p.Optional {
-					entry.Error = fmt.Sprintf("the input %q is missing", p.Name)
-				}
-				continue
-			}
-			if reason := program.Conforms(p.Type, v); reason != "" {
-				entry.Error = fmt.Sprintf("the input %q: %s", p.Name, reason)
-			}
-			args[p.Name] = v
-		}
+		var args map[string]expr.Value
+		args, entry.Error = given("input", a.Inputs, among(in.Args), asIs)
 		if entry.Error == "" && a.Guard != nil && !a.Guard.True(m.scene(i)) {
 			entry.Error = "refused"
 		}

@@ -259,9 +259,7 @@ func overlay(files []program.File, over *yaml.Node) ([]program.File, error) {
 			return nil, err
 		}
 	}
-	over = yamlvalue.Follow(over)
-	for k := 0; k+1 < len(over.Content); k += 2 {
-		key, value := over.Content[k], over.Content[k+1]
+	for key, value := range yamlvalue.Pairs(yamlvalue.Follow(over)) {
 		placed := false
 		for i := range roots {
 			if root := rootOf(&roots[i]); root != nil && get(root, key.Value) != nil {
@@ -298,6 +296,7 @@ func rootOf(doc *yaml.Node) *yaml.Node {
 	return doc.Content[0]
 }
 
+// get returns a value as it is written: what an alias stands for is laid over nowhere else.
 func get(m *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		if m.Content[i].Value == key {
@@ -314,8 +313,8 @@ func merge(m, key, value *yaml.Node) {
 	case old == nil:
 		m.Content = append(m.Content, key, value)
 	case old.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
-		for i := 0; i+1 < len(value.Content); i += 2 {
-			merge(old, value.Content[i], value.Content[i+1])
+		for k, v := range yamlvalue.Pairs(value) {
+			merge(old, k, v)
 		}
 	default:
 		*old = *value

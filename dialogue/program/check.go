@@ -132,18 +132,7 @@ func conditions(s *Step) []string {
 	case *Branch, *While:
 		return s.Reads
 	}
-	if s.When == nil {
-		return nil
-	}
-	var out []string
-	for _, p := range s.When.Reads() {
-		key := p.Names[0]
-		if key == "session" && len(p.Names) > 1 {
-			key += "." + p.Names[1]
-		}
-		out = append(out, key)
-	}
-	return out
+	return Operand{Expr: s.When}.Slots()
 }
 
 // stepCycles reports cycles of steps that neither wait nor change what their conditions
@@ -377,14 +366,7 @@ func (c *compiler) contracts(f *Flow) {
 		return expr.None, false
 	}
 	for _, s := range f.Steps {
-		var calls []*Invoke
-		switch x := s.Body.(type) {
-		case *Invoke:
-			calls = []*Invoke{x}
-		case *Parallel:
-			calls = x.Actions
-		}
-		for _, x := range calls {
+		for _, x := range s.invokes() {
 			if x.Action == nil {
 				continue
 			}
@@ -517,9 +499,8 @@ func (c *compiler) unused() {
 			warn(p.Actions[name].pos, "action %q is used by no flow; remove it", name)
 		}
 	}
-	builtIn := map[string]bool{}
 	for _, n := range c.sections["responses"].names {
-		if r := p.Responses[n]; !r.BuiltIn && !c.used["response "+n] && !libraryNames()[n] && !builtIn[n] {
+		if r := p.Responses[n]; !c.used["response "+n] {
 			warn(r.pos, "response %q is said by no flow; remove it", n)
 		}
 	}
@@ -536,20 +517,4 @@ func (c *compiler) unused() {
 			warn(f.pos, "flow %q can't be started: it is internal and nothing calls it", name)
 		}
 	}
-}
-
-// libraryNames are the responses that are built in.
-func libraryNames() map[string]bool {
-	out := map[string]bool{}
-	c := &compiler{defined: map[string]Position{}, sections: map[string]*section{}}
-	root := c.read(Library())
-	for i := 0; root != nil && i+1 < len(root.Content); i += 2 {
-		if root.Content[i].Value != "responses" {
-			continue
-		}
-		for j := 0; j+1 < len(root.Content[i+1].Content); j += 2 {
-			out[root.Content[i+1].Content[j].Value] = true
-		}
-	}
-	return out
 }

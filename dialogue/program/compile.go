@@ -211,6 +211,9 @@ func (c *compiler) unite(s scope, name string, n *yaml.Node) {
 		if !c.checkName(s, m.keys[k], "a "+what) {
 			continue
 		}
+		if c.builtIn { // what is built in says its responses, or those in their place
+			c.used[what+" "+k] = true
+		}
 		if first, ok := sec.items[k]; ok {
 			if !c.builtIn {
 				c.errorf(s, m.keys[k], "the %s %q is defined twice, first in %s:%d:%d; keep one", what, k, first.scope.file, first.key.Line, first.key.Column)
@@ -229,13 +232,11 @@ func (c *compiler) byName(s scope, list *yaml.Node) *yaml.Node {
 		x = yamlvalue.Follow(x)
 		rest := *x
 		rest.Content = nil
-		for i := 0; x.Kind == yaml.MappingNode && i+1 < len(x.Content); i += 2 {
-			if v := yamlvalue.Follow(x.Content[i+1]); yamlvalue.Follow(x.Content[i]).Value == "name" {
-				if v.Kind == yaml.ScalarNode {
-					m.Content = append(m.Content, v)
-				}
-			} else {
-				rest.Content = append(rest.Content, x.Content[i], x.Content[i+1])
+		for k, v := range yamlvalue.Pairs(x) {
+			if k.Value != "name" {
+				rest.Content = append(rest.Content, k, v)
+			} else if v.Kind == yaml.ScalarNode {
+				m.Content = append(m.Content, v)
 			}
 		}
 		if len(m.Content)%2 == 0 {
@@ -569,14 +570,7 @@ func extendsItself(name string, e *yaml.Node, others map[string]item) bool {
 		if !ok || e.Value == name {
 			return ok
 		}
-		m := yamlvalue.Follow(base.value)
-		e = nil
-		for i := 0; m.Kind == yaml.MappingNode && i+1 < len(m.Content); i += 2 {
-			if yamlvalue.Follow(m.Content[i]).Value == "extends" {
-				e = yamlvalue.Follow(m.Content[i+1])
-			}
-		}
-		if e == nil {
+		if e = yamlvalue.Get(yamlvalue.Follow(base.value), "extends"); e == nil {
 			return false
 		}
 	}

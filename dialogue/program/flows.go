@@ -20,7 +20,6 @@ type builder struct {
 	targets []placedTarget
 	uses    []use
 	writes  []write
-	hopes   []hope
 	named   map[string]*yaml.Node // steps that a loop names, by name
 	former  map[string]string     // earlier names of steps
 }
@@ -40,6 +39,7 @@ type use struct {
 	pos     Position
 	scope   scope
 	mention bool // doesn't decide whether the step runs again
+	hope    bool // of an optional input, which reads the slot of its name if the flow has one
 	what    string
 }
 
@@ -186,32 +186,24 @@ func (b *builder) formerly(s scope, olds []*yaml.Node, what, name string, former
 // findNamed collects the steps that a loop names instead of holding them.
 func (b *builder) findNamed(top, list *yaml.Node) {
 	for _, n := range list.Content {
-		n = yamlvalue.Follow(n)
-		if n.Kind != yaml.MappingNode {
+		do := yamlvalue.Get(yamlvalue.Follow(n), "do")
+		if do == nil || do.Kind != yaml.SequenceNode {
 			continue
 		}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			do := yamlvalue.Follow(n.Content[i+1])
-			if yamlvalue.Follow(n.Content[i]).Value != "do" || do.Kind != yaml.SequenceNode {
-				continue
+		for _, x := range do.Content {
+			if x = yamlvalue.Follow(x); x.Kind == yaml.ScalarNode {
+				b.named[x.Value] = stepCalled(top, x.Value)
 			}
-			for _, x := range do.Content {
-				if x = yamlvalue.Follow(x); x.Kind == yaml.ScalarNode {
-					b.named[x.Value] = stepCalled(top, x.Value)
-				}
-			}
-			b.findNamed(top, do)
 		}
+		b.findNamed(top, do)
 	}
 }
 
 func stepCalled(list *yaml.Node, name string) *yaml.Node {
 	for _, n := range list.Content {
 		n = yamlvalue.Follow(n)
-		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-			if yamlvalue.Follow(n.Content[i]).Value == "step" && yamlvalue.Follow(n.Content[i+1]).Value == name {
-				return n
-			}
+		if called := yamlvalue.Get(n, "step"); called != nil && called.Value == name {
+			return n
 		}
 	}
 	return nil
@@ -446,12 +438,6 @@ func (b *builder) readsSlot(step *Step, s scope, n *yaml.Node, mention bool) {
 	b.uses = append(b.uses, use{step: step, path: path, pos: at(s, n), scope: s, mention: mention})
 }
 
-// hope is an optional input, which reads the slot of its name if the flow has one.
-type hope struct {
-	step *Step
-	slot string
-}
-
 // declare settles which slots the flow knows: its own, the shared ones and those that
 // its steps write.
 func (b *builder) declare() {
@@ -552,16 +538,21 @@ func deep(s *Slot, path []string) bool {
 func (b *builder) resolve() {
 	f := b.flow
 	reads, mentions := map[*Step]map[string]bool{}, map[string]bool{}
+	note := func(of map[*Step]map[string]bool, s *Step, slot string) {
+		if of[s] == nil {
+			of[s] = map[string]bool{}
+		}
+		of[s][slot] = true
+	}
 	for _, u := range b.uses {
 		if u.path.Names[0] == "option" && u.what == "display" {
 			continue
 		}
 		slot, key, ok := b.lookup(u.path.Names)
-		if !ok {
+		if !ok && !u.hope {
 			b.unknown(u, slot)
-			continue
 		}
-		if slot == nil {
+		if !ok || slot == nil {
 			continue
 		}
 		b.used["slot "+key] = true
@@ -569,23 +560,12 @@ func (b *builder) resolve() {
 			b.add(u.scope, u.pos, true, "the guard reads slot %q, which has no value before the flow starts; read a session value, or list the slot under inputs", key)
 			continue
 		}
-		mentions[key] = true
+		if !u.hope {
+			mentions[key] = true
+		}
 		if u.step != nil && !u.mention {
-			if reads[u.step] == nil {
-				reads[u.step] = map[string]bool{}
-			}
-			reads[u.step][key] = true
+			note(reads, u.step, key)
 		}
-	}
-	for _, h := range b.hopes {
-		if _, ok := f.Slots[h.slot]; !ok {
-			continue
-		}
-		b.used["slot "+h.slot] = true
-		if reads[h.step] == nil {
-			reads[h.step] = map[string]bool{}
-		}
-		reads[h.step][h.slot] = true
 	}
 	writes := map[*Step]map[string]bool{}
 	for _, w := range b.writes {
@@ -597,10 +577,7 @@ func (b *builder) resolve() {
 		}
 		mentions[w.slot] = true
 		b.used["slot "+w.slot] = true
-		if writes[w.step] == nil {
-			writes[w.step] = map[string]bool{}
-		}
-		writes[w.step][w.slot] = true
+		note(writes, w.step, w.slot)
 	}
 	collects := map[string]bool{}
 	for _, s := range f.Steps {

@@ -510,17 +510,21 @@ func (f *Flow) Ways(s *Step) []Way {
 // Outputs returns where a step that runs an action, alone or among others, puts what it
 // answers.
 func (s *Step) Outputs(action string) []Out {
-	var runs []*Invoke
-	switch x := s.Body.(type) {
-	case *Invoke:
-		runs = []*Invoke{x}
-	case *Parallel:
-		runs = x.Actions
-	}
-	for _, x := range runs {
+	for _, x := range s.invokes() {
 		if x.Action != nil && x.Action.Name == action {
 			return x.Outputs
 		}
+	}
+	return nil
+}
+
+// invokes returns the actions that the step runs.
+func (s *Step) invokes() []*Invoke {
+	switch x := s.Body.(type) {
+	case *Invoke:
+		return []*Invoke{x}
+	case *Parallel:
+		return x.Actions
 	}
 	return nil
 }

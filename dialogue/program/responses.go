@@ -122,8 +122,8 @@ func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
 
 // isVariations says whether a response is written {default, variations}, as it once was.
 func isVariations(n *yaml.Node) bool {
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if variationsObject.key(yamlvalue.Follow(n.Content[i]).Value) != nil {
+	for k := range yamlvalue.Pairs(n) {
+		if variationsObject.key(k.Value) != nil {
 			return true
 		}
 	}

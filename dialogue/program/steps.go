@@ -333,7 +333,7 @@ func (x *stepReader) invoke() *Invoke {
 		} else if e, err := expr.Parse(p.Name); err == nil {
 			arg.Value = Operand{Expr: e, pos: at(x.sc(), x.main)}
 			if p.Optional {
-				x.optional(p.Name)
+				x.uses = append(x.uses, use{step: x.step, path: expr.Path{Names: []string{p.Name}}, hope: true})
 			} else {
 				x.readsSlot(x.step, x.sc(), &yaml.Node{Kind: yaml.ScalarNode, Value: p.Name, Line: x.main.Line, Column: x.main.Column}, false)
 			}
@@ -359,11 +359,6 @@ func (x *stepReader) invoke() *Invoke {
 		}
 	}
 	return b
-}
-
-// optional notes that an optional input reads the slot of its name, if the flow has it.
-func (x *stepReader) optional(slot string) {
-	x.hopes = append(x.hopes, hope{step: x.step, slot: slot})
 }
 
 func paramNames(params []Param) []string {

@@ -3,6 +3,7 @@
 package yamlvalue
 
 import (
+	"iter"
 	"math"
 	"regexp"
 	"strconv"
@@ -18,6 +19,27 @@ func Follow(n *yaml.Node) *yaml.Node {
 		n = n.Alias
 	}
 	return n
+}
+
+// Pairs are the keys and values of a map, none of another node.
+func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(k, v *yaml.Node) bool) {
+		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+			if !yield(Follow(n.Content[i]), Follow(n.Content[i+1])) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the value of a key of a map, nil if there is none.
+func Get(n *yaml.Node, key string) *yaml.Node {
+	for k, v := range Pairs(n) {
+		if k.Value == key {
+			return v
+		}
+	}
+	return nil
 }
 
 var number = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
@@ -67,8 +89,8 @@ func Of(n *yaml.Node) expr.Value {
 		return expr.ListOf(items...)
 	case yaml.MappingNode:
 		members := map[string]expr.Value{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			members[Follow(n.Content[i]).Value] = Of(n.Content[i+1])
+		for k, v := range Pairs(n) {
+			members[k.Value] = Of(v)
 		}
 		return expr.ObjectOf(members)
 	}

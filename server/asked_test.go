@@ -438,3 +438,19 @@ func TestAPatchAnswersWithAsLittleAsIsPreferred(t *testing.T) {
 		t.Errorf("without it: %d %s", status, body)
 	}
 }
+
+func TestAMemberThatIsWrongIsNamedAsTheBodyHasIt(t *testing.T) {
+	s := calm(t)
+	for path, bodies := range map[string]map[string]string{
+		"/threads/search":    {`{"limit":"x"}`: "limit must not be a JSON string"},
+		"/assistants/search": {`{"sort_order":1}`: "sort_order must not be a JSON number", `[]`: "body must not be a JSON array"},
+		"/runs/search":       {`{"limit":true}`: "limit must not be a JSON bool", `{"status":[""]}`: "status must have no empty text"},
+	} {
+		for body, want := range bodies {
+			w := quick(t.Context(), s, "POST", path, body)
+			if w.Code != 422 || strings.TrimSpace(w.Body.String()) != want {
+				t.Errorf("%s %s: %d %s", path, body, w.Code, w.Body)
+			}
+		}
+	}
+}

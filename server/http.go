@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -363,11 +365,7 @@ func read(r *http.Request, v any) error {
 func decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		where := e.Field
-		if where == "" {
-			where = "body"
-		}
-		return invalid("%s must not be a JSON %s", where, e.Value)
+		return invalid("%s must not be a JSON %s", cmp.Or(memberOf(reflect.TypeOf(v).Elem(), e.Field), "body"), e.Value)
 	}
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
@@ -376,6 +374,19 @@ func decode(data []byte, v any) error {
 		return malformed("body is not JSON as expected: %v", err)
 	}
 	return nil
+}
+
+// memberOf is the path of a member of a body without the embedded types that encoding/json
+// names in it.
+func memberOf(t reflect.Type, path string) string {
+	first, rest, more := strings.Cut(path, ".")
+	if !more || t.Kind() != reflect.Struct {
+		return path
+	}
+	if f, ok := t.FieldByName(first); ok && f.Anonymous && f.Tag.Get("json") == "" {
+		return memberOf(f.Type, rest)
+	}
+	return path
 }
 
 // reply answers with what a handler returns.

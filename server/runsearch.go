@@ -64,6 +64,9 @@ var runStatuses = []string{db.Pending, db.Running, db.Success, db.Failed, db.Tim
 // filter returns what the database is asked for, and which threads the user sees.
 func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine Filter, err error) {
 	for _, status := range q.Status {
+		if status == "" {
+			return f, mine, invalid("status must have no empty text")
+		}
 		if err := oneOf("status", status, runStatuses...); err != nil {
 			return f, mine, err
 		}

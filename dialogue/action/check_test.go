@@ -111,18 +111,18 @@ func TestEveryDifferenceOfCodeAndContractIsAFindingAtItsPlace(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := strings.TrimSpace(`
-pay.yaml:3:3: error: slot "amount": validator "positive" has no code; did you mean "positiv"?
 pay.yaml:3:3: error: slot "amount" is of type number, and the code of its validator "rounded" takes the type integer; give both one type
+pay.yaml:3:3: error: slot "amount": validator "positive" has no code; did you mean "positiv"?
 pay.yaml:4:3: error: slot "due" is of type date, and the code of its validator "known" takes the type datetime; let it take a string
+pay.yaml:6:3: error: action "pay": its code has no input "due"; known are amount, due_date, fee
+pay.yaml:6:3: error: action "pay": its code has no output "note"; known are count, receipt
+pay.yaml:6:3: error: action "pay": its code needs the input "due_date"; add it to inputs
 pay.yaml:6:3: error: action "pay": the input "amount" is of type number here, and of type string in its code; give both one type
 pay.yaml:6:3: error: action "pay": the input "fee" may be missing here, and its code needs it; write it without the ?, or make it optional there
-pay.yaml:6:3: error: action "pay": its code has no input "due"; known are amount, due_date, fee
-pay.yaml:6:3: error: action "pay": its code needs the input "due_date"; add it to inputs
-pay.yaml:6:3: error: action "pay": the output "receipt" may be missing, says its code; write "receipt?"
-pay.yaml:6:3: error: action "pay": its code has no output "note"; known are count, receipt
 pay.yaml:6:3: error: action "pay": the output "count" is of type integer here, and of type number in its code; give both one type
-pay.yaml:9:3: error: action "look": its effect is read here and irreversible in its code; write effect: irreversible
+pay.yaml:6:3: error: action "pay": the output "receipt" may be missing, says its code; write "receipt?"
 pay.yaml:9:3: error: action "look": its code needs the input "iban"; add it to inputs
+pay.yaml:9:3: error: action "look": its effect is read here and irreversible in its code; write effect: irreversible
 pay.yaml:9:3: error: action "look": the output "found" may be missing, says its code; write "found?"
 pay.yaml:10:3: error: action "lost" has no code; did you mean "list"?
 pay.yaml:11:3: error: action "open": its code has no input "anything"; remove it here, or take it there

@@ -342,10 +342,13 @@ func TestServersTakeOverFromEachOther(t *testing.T) {
 				if err != nil { // it was just killed
 					continue
 				}
-				_ = json.NewDecoder(answer.Body).Decode(&history)
+				data, err := io.ReadAll(answer.Body)
 				answer.Body.Close()
-				if len(history) != 4 { // with what is before the first
-					t.Errorf("thread %s: %d checkpoints, want 4", thread, len(history))
+				if err != nil {
+					continue
+				}
+				if err := json.Unmarshal(data, &history); err != nil || len(history) != 4 { // with what is before the first
+					t.Errorf("thread %s: %d checkpoints, want 4: %s, %v: %.300s", thread, len(history), answer.Status, err, data)
 				}
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
+	nodes "github.com/superstep-dev/superstep/remote"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -33,8 +34,7 @@ func dialogOf(state json.RawMessage) dialog {
 	}
 	_ = json.Unmarshal(state, &o)
 	for _, raw := range o.Messages {
-		var m chat.Message
-		if json.Unmarshal(raw, &m) == nil {
+		if m, ok := nodes.MessageOf(raw); ok {
 			d.Messages = append(d.Messages, m)
 		}
 	}

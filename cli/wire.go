@@ -184,9 +184,12 @@ func (d *eventDecoder) tool(e graph.Event, data json.RawMessage) []event {
 		if json.Unmarshal(raw, &s) == nil {
 			return s
 		}
-		var m chat.Message
-		if json.Unmarshal(raw, &m) == nil { // a whole one
-			return m.Text()
+		var whole struct{ Content json.RawMessage }
+		if json.Unmarshal(raw, &whole) == nil && whole.Content != nil { // a message, of whatever role
+			said, _ := json.Marshal(map[string]any{"role": chat.RoleUser, "content": whole.Content})
+			if m, ok := nodes.MessageOf(said); ok {
+				return m.Text()
+			}
 		}
 		return string(raw)
 	}

@@ -12,7 +12,6 @@ import (
 // for it is not the stream that counts.
 func ChunkOf(data json.RawMessage) (chat.Chunk, bool) {
 	var pair []json.RawMessage
-	var m chat.Message
 	var piece struct {
 		Type  string `json:"type"`
 		Calls []struct {
@@ -21,8 +20,11 @@ func ChunkOf(data json.RawMessage) (chat.Chunk, bool) {
 			Args     string
 		} `json:"tool_call_chunks"`
 	}
-	if json.Unmarshal(data, &pair) != nil || len(pair) == 0 ||
-		json.Unmarshal(pair[0], &m) != nil || json.Unmarshal(pair[0], &piece) != nil || m.Role != chat.RoleAssistant {
+	if json.Unmarshal(data, &pair) != nil || len(pair) == 0 {
+		return chat.Chunk{}, false
+	}
+	m, ok := MessageOf(pair[0])
+	if !ok || m.Role != chat.RoleAssistant || json.Unmarshal(pair[0], &piece) != nil {
 		return chat.Chunk{}, false
 	}
 	k := chat.ChunkOf(m)
@@ -53,4 +55,33 @@ func ChunkOf(data json.RawMessage) (chat.Chunk, bool) {
 		k.ToolCalls = append(k.ToolCalls, chat.ToolCallChunk{Index: c.Index, ID: c.ID, Name: c.Name, Args: c.Args})
 	}
 	return k, true
+}
+
+// MessageOf reads a message of a server for people to see: blocks of its content that nobody
+// here knows are left out, where package chat refuses the whole.
+func MessageOf(data json.RawMessage) (m chat.Message, ok bool) {
+	if json.Unmarshal(data, &m) == nil {
+		return m, true
+	}
+	var members map[string]json.RawMessage
+	var blocks, known []json.RawMessage
+	if json.Unmarshal(data, &members) != nil || json.Unmarshal(members["content"], &blocks) != nil {
+		return chat.Message{}, false
+	}
+	with := func(blocks []json.RawMessage) (m chat.Message, err error) {
+		members["content"], _ = json.Marshal(blocks) // of JSON
+		data, _ := json.Marshal(members)
+		return m, json.Unmarshal(data, &m)
+	}
+	for _, b := range blocks {
+		var delta struct{ Type, Text string }
+		if json.Unmarshal(b, &delta) == nil && delta.Type == "text_delta" { // as older servers call a text
+			b, _ = json.Marshal(map[string]string{"type": "text", "text": delta.Text})
+		}
+		if _, err := with([]json.RawMessage{b}); err == nil {
+			known = append(known, b)
+		}
+	}
+	m, err := with(known)
+	return m, err == nil
 }

@@ -385,15 +385,16 @@ func (f *feeds) forget(ctx context.Context, thread string) error {
 }
 
 // renew ends what was told of a thread that is gone when another of its ID is made, which
-// may be followed already.
-func (f *feeds) renew(thread string) {
+// may be followed already. Since is when that was tried first: what has begun after that may
+// be of the new one, which another request has found.
+func (f *feeds) renew(thread string, since time.Time) {
 	if f.shared {
 		f.tellOthers(thread) // the database knows
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if one := f.byThread[thread]; one != nil && one.begun() {
+	if one := f.byThread[thread]; one != nil && one.begunBefore(since) {
 		f.remove(one)
 	}
 }
@@ -485,6 +486,7 @@ type feed struct {
 	tree    []*v2Node      // the graphs of the newest run
 	user    string         // for whom its newest run works
 	works   map[string]int // runs that this process tells of
+	began   time.Time      // when something was told first, or was about to be
 }
 
 // against compares a feed with what the database has of its thread, and lets one that
@@ -545,6 +547,7 @@ func (f *feed) add(events []db.FeedEvent) int {
 		if ev.Version == 2 && ev.Method == "lifecycle" {
 			f.note(&ev)
 		}
+		f.tellsNow()
 		f.events = append(f.events, &ev)
 		f.at = ev.Seq + 1
 		f.bytes += len(ev.Data) + eventCost
@@ -594,11 +597,18 @@ func (f *feed) wake() {
 	f.changed = make(chan struct{})
 }
 
-// begun reports whether anything was told, or is about to be.
-func (f *feed) begun() bool {
+// begunBefore reports whether anything was told, or about to be, before a time.
+func (f *feed) begunBefore(at time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.events) > 0 || len(f.works) > 0
+	return !f.began.IsZero() && f.began.Before(at)
+}
+
+// tellsNow notes that something is told. The caller holds the lock.
+func (f *feed) tellsNow() {
+	if f.began.IsZero() {
+		f.began = time.Now()
+	}
 }
 
 // index returns the place of the first event that is left from a number on. The
@@ -699,6 +709,7 @@ func (f *feed) tells(run *db.Run) (leave func()) {
 		f.works = map[string]int{}
 	}
 	f.works[run.ID]++
+	f.tellsNow()
 	f.user = ownerOf(run)
 	return func() {
 		f.mu.Lock()

@@ -417,6 +417,7 @@ func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun)
 			return nil, err
 		}
 	}
+	since := time.Now()
 	start, err := s.dispatcher.add(ctx, add, db.NewRun{Run: run, Made: made, Alone: b.Strategy == reject, Limit: s.runLimit(ctx), Change: func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		config, err := b.Config.after(t, g)
@@ -450,7 +451,7 @@ func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun)
 	asked := *run // which the run's own work changes
 	asked.Status, asked.UpdatedAt = db.Pending, at
 	if made != nil {
-		s.feeds.renew(thread)
+		s.feeds.renew(thread, since)
 	}
 	for _, e := range earlier {
 		why := stopInterrupt
@@ -635,6 +636,9 @@ func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, l
 	}
 	if run.Error != nil {
 		return write(w, map[string]any{"__error__": run.Error})
+	}
+	if _, err := s.thread(r.Context(), run.ThreadID); err != nil {
+		return err
 	}
 	values, asked, err := s.states.outcome(r.Context(), run.ThreadID)
 	if err != nil {

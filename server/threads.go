@@ -370,9 +370,10 @@ func (s *threads) deleteThread(w http.ResponseWriter, r *http.Request, t *db.Thr
 
 // addThread makes a thread. What was told of another one of its ID isn't told of it.
 func (s *base) addThread(ctx context.Context, t *db.Thread) error {
+	since := time.Now()
 	err := s.db.AddThread(ctx, t)
 	if err == nil {
-		s.feeds.renew(t.ID)
+		s.feeds.renew(t.ID, since)
 	}
 	return err
 }
@@ -520,6 +521,7 @@ func (s *threads) shown(q *threadSearch, found []*db.Thread, b *budget) (any, er
 	views := make([]*threadView, len(found))
 	for i, t := range found {
 		if views[i], err = s.view(b.ctx, t, whole || titles && t.Title == nil); err == nil {
+			views[i].Due = instant(q.due[t.ID])
 			err = b.spend(len(views[i].Values))
 		}
 		if err == nil && len(wanted) > 0 {
@@ -528,7 +530,6 @@ func (s *threads) shown(q *threadSearch, found []*db.Thread, b *budget) (any, er
 		if err != nil {
 			return nil, err
 		}
-		views[i].Due = instant(q.due[t.ID])
 	}
 	if len(q.Select) > 0 && len(q.Extract) > 0 {
 		q.Select = append(q.Select, "extracted")

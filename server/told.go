@@ -20,14 +20,14 @@ type stream struct {
 	ctx  context.Context // of the request
 	left func(*feed)
 
-	asked   time.Time // when the database was asked whether the run is over, or there was news
+	asked   time.Time // when the database was asked whether the run is over
 	gone    bool      // it is, and what it streamed was read
 	over    bool
 	outcome json.RawMessage // what waiting for it returns, if that is known once it is over
 }
 
-// askRun is after which time without news the database is asked whether a run is over:
-// there is no end of a run whose process died, or whose end isn't kept any more.
+// askRun is how often at most the database is asked, while there is no news, whether a run is
+// over: there is no end of a run whose process died, or whose end isn't kept any more.
 const askRun = 5 * time.Second
 
 // streamOf returns the stream of a run, to be left; nil if nothing is left of it.
@@ -94,7 +94,6 @@ func (s *stream) read(ctx context.Context, from int64) (ev *db.FeedEvent, err er
 				s.outcome = ev.Data
 			}
 		case err == nil:
-			s.asked = time.Now()
 			return ev, nil
 		case errors.Is(err, errRemoved):
 			return s.removed(), nil

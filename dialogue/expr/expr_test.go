@@ -91,6 +91,7 @@ func TestWhatCannotBeReadIsNamedWithItsPlace(t *testing.T) {
 		reason string
 	}{
 		"name = 'x'":                   {5, `unexpected "="; compare with "=="`},
+		`1 not "in" [1]`:               {2, `unexpected "not"`},
 		"1 < 2 < 3":                    {6, "comparisons don't chain"},
 		"a +":                          {3, "ends where a value is expected"},
 		"(a":                           {2, `expected ")"`},

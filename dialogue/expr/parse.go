@@ -373,7 +373,7 @@ func (p *parser) level(n, depth int) (*node, error) {
 // operator takes one of some operators if it is next.
 func (p *parser) operator(of map[string]op) (op, bool) {
 	t, taken := p.peek(), 1
-	if t.kind == tokenWord && t.text == "not" && p.tokens[p.at+1].text == "in" {
+	if t.kind == tokenWord && t.text == "not" && p.tokens[p.at+1].kind == tokenWord && p.tokens[p.at+1].text == "in" {
 		t.text, taken = "not in", 2
 	}
 	o, ok := of[t.text]

@@ -299,7 +299,7 @@ func (a Agents) follow(w http.ResponseWriter, r *http.Request, in *input, run tu
 	if err := t.put(started); err != nil {
 		return err
 	}
-	end, err := t.listen(r, run, out.Beat)
+	end, err := t.listen(r, run, out.BeatAlone)
 	if err != nil && r.Context().Err() != nil {
 		return err
 	}

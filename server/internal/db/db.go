@@ -61,7 +61,7 @@ func OpenSQLite(ctx context.Context, path string) (*DB, error) {
 	}
 	writer := sqlitedb.NewWriter(all.DB, sqlitedb.BusyTimeout)
 	if err = writer.WAL(ctx); err == nil {
-		t := sqlitedb.Tables{Meta: meta}
+		t := sqlitedb.Tables{Meta: meta, Unread: oldest}
 		for _, m := range migrations {
 			t.Migrations = append(t.Migrations, in("", m))
 		}
@@ -83,7 +83,7 @@ func OpenSQLite(ctx context.Context, path string) (*DB, error) {
 // path leads if that is empty.
 func OpenPostgres(ctx context.Context, conn, schema string) (*DB, error) {
 	pg, err := pgdb.Open(ctx, conn, pgdb.Config{
-		Package: what, Schema: schema, Tables: pgdb.Tables{Meta: meta, Migrations: migrations, In: in},
+		Package: what, Schema: schema, Tables: pgdb.Tables{Meta: meta, Migrations: migrations, Unread: oldest, In: in},
 		// An instance that stands still in the middle of a transaction must not keep the
 		// others from taking its runs over. Poolers don't let settings pass.
 		Settings: map[string]string{"idle_in_transaction_session_timeout": "5000"}, // milliseconds
@@ -137,6 +137,9 @@ func (d *DB) GiveBack(ctx context.Context) error {
 // Ping reports whether the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 
+// oldest is the least version of tables that can be brought to the newest.
+const oldest = 11
+
 // @ stands for the schema. Times are microseconds since 1970, JSON is text.
 // Latest versions of assistants stand whole in superstep_assistants. A run's
 // holder is the instance that is to run it; stop says that it shall not go on.
@@ -145,7 +148,7 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // their metadata, see [Labels]. A run's owner is who started it; its graph, the owner of
 // its thread, its error, when it began and ended, and what its models used, are for searches; so are a thread's title and what its state says, in
 // small letters: says is null until that was noted.
-var migrations = []string{`
+var migrations = []string{oldest: `
 	CREATE TABLE @superstep_assistants (
 		id text PRIMARY KEY,
 		graph text NOT NULL,

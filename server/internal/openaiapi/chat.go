@@ -228,7 +228,7 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 		return err
 	}
 	var s speech
-	err = listen(r, c, run, &s, out.Beat, func(text, reasoning string) error {
+	err = listen(r, c, run, &s, out.BeatAlone, func(text, reasoning string) error {
 		return chunk(chatMessage{Content: orNull(text), Reasoning: reasoning}, nil)
 	})
 	if err != nil {

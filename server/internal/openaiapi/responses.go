@@ -410,7 +410,7 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 	}
 	message, spoken := itemOf(run, "", "in_progress"), false
 	var s speech
-	failed := listen(r, c, run, &s, to.Beat, func(text, _ string) error {
+	failed := listen(r, c, run, &s, to.BeatAlone, func(text, _ string) error {
 		if text == "" {
 			return nil // what a model thought isn't told
 		}

@@ -221,9 +221,12 @@ func (s *Stream) Send(name string, v any) error {
 	return s.Put(fmt.Appendf(nil, "%sdata: %s\n\n", name, data))
 }
 
-// Beat keeps the connection alive. It is a comment with a single line feed: clients take an
-// empty line for the end of an event.
+// Beat keeps the connection alive. It is a comment with a single line feed: LangGraph's
+// clients take an empty line for the end of an event.
 func (s *Stream) Beat() error { return s.Put([]byte(": heartbeat\n")) }
+
+// BeatAlone is Beat for clients that take what stands between empty lines for an event.
+func (s *Stream) BeatAlone() error { return s.Put([]byte(": heartbeat\n\n")) }
 
 // Invalid is a request that can't work.
 func Invalid(code, param, format string, args ...any) error {

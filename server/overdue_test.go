@@ -76,6 +76,10 @@ func TestThreadsAreFoundByWhenTheyAreDue(t *testing.T) {
 			t.Errorf("due in %v", d)
 		}
 	}
+	at, _ := json.Marshal(began.Add(2 * time.Hour)) // a time
+	if got := okay(t, s, "POST", "/threads/search", `{"due_before": `+string(at)+`, "extract": {"when": "due_at"}, "select": ["thread_id"]}`); !strings.Contains(got, `"when":"20`) {
+		t.Errorf("when they are due can't be extracted: %s", got)
+	}
 	if ids, _ := search(began, ""); ids != nil {
 		t.Errorf("due already: %v", ids)
 	}

@@ -63,7 +63,10 @@ func owned(ctx context.Context, p place, thread string, t target) (bool, error) 
 func (a *app) choose(ctx context.Context, p place, args []string, thread string) (t target, _ string, err error) {
 	if len(args) > 0 {
 		if t, err = p.graph(ctx, args[0]); err != nil {
-			if _, odd := p.thread(ctx, args[0]); thread == "" && odd == nil {
+			if thread != "" {
+				return nil, "", err
+			}
+			if _, odd := p.thread(ctx, args[0]); odd == nil {
 				err = &usageError{fmt.Errorf("%q is a thread, and no graph", args[0]), "name it with the flag: --thread " + quote(args[0])}
 			}
 			return nil, "", err

@@ -219,8 +219,16 @@ func (m *Map[K, V]) entries() []entry[K, V] {
 
 // settle makes what is pending part of base.
 func (m *Map[K, V]) settle() {
-	if len(m.pend) > 0 || m.over {
+	if m.over || m.base == nil && len(m.pend) > 0 {
 		m.base = sortedMap(m.entries())
+	} else {
+		for k, s := range m.pend {
+			if s.set {
+				m.base = m.base.Set(k, s.value)
+			} else {
+				m.base = m.base.Delete(k)
+			}
+		}
 	}
 	m.pend, m.grown, m.over = nil, 0, false
 }

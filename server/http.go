@@ -94,37 +94,33 @@ func itself(f func(http.ResponseWriter, *http.Request) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) { return nil, f(w, r) }
 }
 
-// given is a handler of a request with a body.
-func given[B any](f func(http.ResponseWriter, *http.Request, *B) (any, error)) handler {
+// with is a handler that is given what of a request can be refused.
+func with[T any](find func(*http.Request) (T, error), f func(http.ResponseWriter, *http.Request, T) (any, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		b := new(B)
-		if err := read(r, b); err != nil {
+		v, err := find(r)
+		if err != nil {
 			return nil, err
 		}
-		return f(w, r, b)
+		return f(w, r, v)
 	}
+}
+
+// given is a handler of a request with a body.
+func given[B any](f func(http.ResponseWriter, *http.Request, *B) (any, error)) handler {
+	return with(func(r *http.Request) (*B, error) {
+		b := new(B)
+		return b, read(r, b)
+	}, f)
 }
 
 // onThread is a handler for the thread in the path.
 func (s *base) onThread(f func(http.ResponseWriter, *http.Request, *db.Thread) (any, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		t, err := s.threadOf(r)
-		if err != nil {
-			return nil, err
-		}
-		return f(w, r, t)
-	}
+	return with(s.threadOf, f)
 }
 
 // onRun is a handler for the run in the path.
 func (s *base) onRun(f func(http.ResponseWriter, *http.Request, *db.Run) (any, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		run, err := s.findRun(r)
-		if err != nil {
-			return nil, err
-		}
-		return f(w, r, run)
-	}
+	return with(s.findRun, f)
 }
 
 // onAssistant is a handler for the assistant in the path.

@@ -352,11 +352,8 @@ func (s *threads) patchThread(w http.ResponseWriter, r *http.Request, b *threadB
 		b.TTL.apply(t, t.UpdatedAt)
 		return nil
 	})
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, notFound("Thread with ID %s not found", id)
-	}
 	if err != nil {
-		return nil, err
+		return nil, missing(err, "Thread with ID %s not found", id)
 	}
 	if r.Header.Get("Prefer") == "return=minimal" {
 		return noContent, nil

@@ -93,8 +93,6 @@ func (s *stream) read(ctx context.Context, from int64) (ev *db.FeedEvent, err er
 			if len(ev.Data) > 0 {
 				s.outcome = ev.Data
 			}
-		case err == nil:
-			return ev, nil
 		case errors.Is(err, errRemoved):
 			return s.removed(), nil
 		case !errors.Is(err, context.DeadlineExceeded) || s.ctx.Err() != nil:

@@ -34,7 +34,7 @@ func Model(t *testing.T, open Opener, o Options) {
 			m.again()
 			for m.step = range 200 {
 				m.act()
-				if m.step%25 == 24 { // each compares all there is
+				if m.step%10 == 9 {
 					m.compare()
 				}
 				if o.Reopen != nil && m.rnd.IntN(60) == 0 {

@@ -16,8 +16,8 @@ type tail struct {
 
 	writes  pending
 	backlog []pending // records decided on before the one in writes
-	rooms   Pieces[room]
-	next    *room // of the next record, if something has been put there
+	rooms   []room    // for records to come
+	next    *room     // of the next record, if something has been put there
 
 	head    checkpoint.ID // of the line
 	logHead checkpoint.ID // of the log; differs from head before a fork's first record
@@ -70,8 +70,10 @@ func (l *tail) dropOpen() *checkpoint.Drop {
 // room returns the room of the next record.
 func (l *tail) room() *room {
 	if l.next == nil {
-		l.rooms.Most = 3
-		l.next = l.rooms.Next()
+		if len(l.rooms) == 0 {
+			l.rooms = make([]room, 3)
+		}
+		l.next, l.rooms = &l.rooms[0], l.rooms[1:]
 	}
 	return l.next
 }

@@ -329,3 +329,15 @@ func TestLiveConverse(t *testing.T) {
 		t.Errorf("%v, %v", resp, err)
 	}
 }
+
+// What a document stands behind is what it stood behind in the request before, for the cache's
+// sake.
+func TestTheWordsBeforeADocumentStayWhenMoreIsSaid(t *testing.T) {
+	list := []chat.Message{{Role: chat.RoleUser, Parts: []chat.Part{file("a.pdf", "application/pdf", "%PDF")}}, chat.Assistant(""), chat.User("And?")}
+	const words = `{"role":"user","content":[{"text":"The document a pdf:"},{"document":`
+	for n := range list {
+		if got := sends(t, &model.Request{Messages: list[:n+1]}); !strings.Contains(got, words) {
+			t.Errorf("of %d messages is sent %s", n+1, got)
+		}
+	}
+}

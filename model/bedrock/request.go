@@ -163,15 +163,12 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, name st
 	}
 	b.turns = vendor.Turns[block]{
 		Provider: provider, Able: able,
-		Text: textBlock, Empty: vendor.Blank, Media: b.media, Said: b.assistant, Tool: b.returned, Mark: mark,
+		Text: textBlock, Empty: vendor.Blank, Media: b.media, Said: b.assistant, Tool: b.returned, Whole: introduced, Mark: mark,
 	}
 	if err := b.turns.Add(req.Messages, points); err != nil {
 		return none, "", err
 	}
 	b.System, b.Messages = b.turns.System, b.turns.Turns
-	for i := range b.Messages {
-		introduce(&b.Messages[i].Content)
-	}
 	body, err := vendor.Body(provider, b.wire, c.Extra, given)
 	if err != nil {
 		return none, "", err
@@ -258,12 +255,13 @@ func (b *builder) tools(req *model.Request, after *vendor.CachePoint) error {
 	return nil
 }
 
-// introduce puts a text before documents that stand without one, which the API wants.
-func introduce(turn *[]block) {
-	document := slices.IndexFunc(*turn, func(c block) bool { return c.Document != nil })
-	if document >= 0 && !slices.ContainsFunc(*turn, func(c block) bool { return c.Text != nil }) {
-		*turn = slices.Insert(*turn, document, textBlock("The document "+(*turn)[document].Document.Name+":"))
+// introduced puts a text before documents that stand without one, which the API wants.
+func introduced(turn []block) []block {
+	document := slices.IndexFunc(turn, func(c block) bool { return c.Document != nil })
+	if document >= 0 && !slices.ContainsFunc(turn, func(c block) bool { return c.Text != nil }) {
+		turn = slices.Insert(turn, document, textBlock("The document "+turn[document].Document.Name+":"))
 	}
+	return turn
 }
 
 // mark puts a point behind the last block that can have one: the API takes none behind what

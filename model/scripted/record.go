@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 )
 
 // format is the version of the lines of a recording.
-const format = 1
+const format = 2
 
 // line is a call in a recording.
 type line struct {
@@ -119,7 +120,9 @@ func (r *Recorder) Stream(ctx context.Context, req *model.Request) iter.Seq2[cha
 				return
 			}
 			sum.Add(chunk)
-			l.Chunks = append(l.Chunks, chunk)
+			kept := chunk
+			kept.ToolCalls = slices.Clone(chunk.ToolCalls) // the model may use them again
+			l.Chunks = append(l.Chunks, kept)
 			if !yield(chunk, nil) {
 				l.Left = true
 				_ = r.write(l) // kept for Err; nobody listens here any more

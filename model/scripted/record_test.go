@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -219,15 +220,15 @@ func TestARecordingThatCannotBeWrittenFailsTheCalls(t *testing.T) {
 }
 
 func TestABadRecordingIsRefusedByLine(t *testing.T) {
-	const good = `{"v":1,"response":{"type":"ai","content":"hi"}}` + "\n"
+	const good = `{"v":2,"response":{"type":"ai","content":"hi"}}` + "\n"
 	for text, want := range map[string]string{
 		good + "{":                            "line 2: ",
-		`{"v":2}`:                             "line 1: a recording of format 2; this version reads 1",
-		`{"v":1}`:                             "line 1: neither a response nor an error",
-		"\n" + `{"v":1,"error":{}}`:           "line 2: an error without text or kind",
-		`{"v":1,"error":{"context":"tired"}}`: `line 1: error of an unknown context "tired"`,
-		`{"v":1,"response":{"type":"king","content":"hi"}}`:                `line 1: chat: unknown role "king"`,
-		good + `{"v":1,"request":{},"response":{"type":"ai","content":5}}`: "line 2: ",
+		`{"v":1}`:                             "line 1: a recording of format 1; this version reads 2",
+		`{"v":2}`:                             "line 1: neither a response nor an error",
+		"\n" + `{"v":2,"error":{}}`:           "line 2: an error without text or kind",
+		`{"v":2,"error":{"context":"tired"}}`: `line 1: error of an unknown context "tired"`,
+		`{"v":2,"response":{"type":"king","content":"hi"}}`:                `line 1: chat: unknown role "king"`,
+		good + `{"v":2,"request":{},"response":{"type":"ai","content":5}}`: "line 2: ",
 	} {
 		if _, err := scripted.Load(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)
@@ -258,5 +259,41 @@ func TestARecordingIsPlayedFromAFile(t *testing.T) {
 	}
 	if got := generate(t, m, ask("a")).Text(); got != "hi" {
 		t.Errorf("text %q", got)
+	}
+}
+
+// reusing is a model that writes each call that it streams where it wrote the one before.
+type reusing struct{}
+
+func (reusing) Generate(context.Context, *model.Request) (*model.Response, error) {
+	return nil, errors.New("it streams")
+}
+
+func (reusing) Stream(context.Context, *model.Request) iter.Seq2[chat.Chunk, error] {
+	return func(yield func(chat.Chunk, error) bool) {
+		calls := make([]chat.ToolCallChunk, 1)
+		for _, c := range []chat.ToolCallChunk{{ID: "1", Name: "search", Args: `{"a":`}, {Args: `1}`}} {
+			calls[0] = c
+			if !yield(chat.Chunk{ToolCalls: calls}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestARecordingHasEachPieceOfACallAsItCame(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := chunks(t.Context(), scripted.Record(reusing{}, &out), ask("?")); err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	played, err := chunks(t.Context(), load(t, out.String()), ask("?"))
+	for _, c := range played {
+		for _, call := range c.ToolCalls {
+			args = append(args, call.Args)
+		}
+	}
+	if want := []string{`{"a":`, `1}`}; err != nil || !reflect.DeepEqual(args, want) {
+		t.Errorf("played are %q, %v, want %q", args, err, want)
 	}
 }

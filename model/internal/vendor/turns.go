@@ -30,6 +30,9 @@ type Turns[B any] struct {
 	Said  func(m chat.Message) ([]B, error)                    // of the model's message
 	Tool  func(m chat.Message, r chat.ToolResult) ([]B, error) // of what a tool returned
 
+	// Whole completes what one side has said, if it isn't nil.
+	Whole func(turn []B) []B
+
 	// Mark puts a point of the cache behind the last piece of a list that can have one,
 	// and reports whether one has. It is nil for an API that takes no points.
 	Mark func(list []B, p *CachePoint) ([]B, bool)
@@ -145,13 +148,17 @@ func (t *Turns[B]) speaker(r chat.Role) {
 func (t *Turns[B]) flush() {
 	all := append(t.results, t.content...)
 	t.results, t.content = nil, nil
-	switch n := len(t.Turns); {
-	case len(all) == 0:
-	case n > 0 && t.Turns[n-1].Role == t.role: // the other side had nothing to say
-		t.Turns[n-1].Content = append(t.Turns[n-1].Content, all...)
-	default:
-		t.Turns = append(t.Turns, Turn[B]{t.role, all})
+	if len(all) == 0 {
+		return
 	}
+	if n := len(t.Turns); n > 0 && t.Turns[n-1].Role == t.role { // the other side had nothing to say
+		all = append(t.Turns[n-1].Content, all...)
+		t.Turns = t.Turns[:n-1]
+	}
+	if t.Whole != nil {
+		all = t.Whole(all)
+	}
+	t.Turns = append(t.Turns, Turn[B]{t.role, all})
 }
 
 // mark puts a point behind what has been said. Before all of it there is nothing to keep.
@@ -213,6 +220,8 @@ func CheckTools(provider string, req *model.Request) error {
 	}
 	switch c := req.ToolChoice; {
 	case c == model.ToolAuto, c == model.ToolNone:
+	case len(names) == 0 && c == model.ToolRequired:
+		return Invalid(provider, "ToolChoice requires a tool, without tools to choose from")
 	case len(names) == 0:
 		return Invalid(provider, "ToolChoice %q without tools", c)
 	case c != model.ToolRequired && !slices.Contains(names, string(c)):

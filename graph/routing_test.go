@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -568,4 +569,23 @@ func TestRunContextInsideANode(t *testing.T) { // W7-06
 	equalSlice(t, "recent", snap.Recent, []string{"a", "b", "c"})
 	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equalSlice(t, "recent, after an input", snap.Recent, []string{"a"})
+}
+
+// What a run leaves for the next one of its graph holds no timer: one of a bubble may be
+// used in that alone.
+func TestAGraphRunsInOneBubbleAfterAnother(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "b")
+	b.AddEdge(graph.Start, "a")
+	b.AddConditionalEdges("a", func(context.Context, *trail) (graph.Command, error) {
+		time.Sleep(2 * time.Millisecond) // longer than a router may take before its node's changes are recorded
+		return graph.Goto("b"), nil
+	}, "b")
+	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
+	visit := func(thread string) {
+		equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Thread(thread).Invoke(bg, g.Input(func(*trail) error { return nil }))).State.ran(), "a b")
+	}
+	for i := range 3 {
+		synctest.Test(t, func(*testing.T) { visit(fmt.Sprint("inside ", i)) })
+	}
+	visit("after")
 }

@@ -53,8 +53,12 @@ func (p *Program) flight(s *Session) *flight {
 
 // clear returns the flight of a run that is over as one for another run.
 func (f *flight) clear() *flight {
+	if f.lone.slow != nil {
+		f.lone.slow.stop()
+	}
 	*f = flight{
 		reported: f.reported, pieces: f.pieces, standing: f.standing, routers: f.routers, prog: f.prog, forks: f.forks, reuse: f.reuse, machine: f.s.m.Clear(),
+		lone: execution{slow: f.lone.slow},
 	}
 	f.pieces.Begin()
 	f.standing.Begin()
@@ -196,7 +200,7 @@ func (f *flight) start(ctx context.Context, tasks []int) {
 	if f.s.o.Trace != nil {
 		ctx = f.s.traced.enterStep(ctx, len(tasks))
 	}
-	if len(tasks) == 1 && (ctx.Done() == nil || f.s.own) && f.s.o.StepTimeout == 0 && f.s.o.Limit == nil {
+	if len(tasks) == 1 && (f.s.own || ctx.Done() == nil) && f.s.o.StepTimeout == 0 && f.s.o.Limit == nil {
 		f.lone.init(s, ctx, f.s.m.Task(tasks[0]), nil, f.reuse)
 		f.lone.run()
 		f.reuse = f.lone.Changes

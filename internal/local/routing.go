@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -24,11 +23,11 @@ func (e *execution) route() (err error) {
 	}
 	if s.saver != nil {
 		if e.slow == nil {
-			e.slow = &slowRouter{s: s}
+			e.slow = new(slowRouter)
 			e.slow.limit, e.slow.of = routerGrace, e.slow
 		}
 		e.slow.begin(e)
-		defer e.slow.end() // or it would be stored after the superstep's end has dropped it
+		defer e.slow.end()
 	}
 	if at == nil {
 		at = s.place()
@@ -44,22 +43,26 @@ func (e *execution) route() (err error) {
 // routers take long.
 type slowRouter struct {
 	watch
-	s    *Session
-	ctx  context.Context
-	task *core.Task
-	data json.RawMessage
-	kept map[string]checkpoint.ID
+	e *execution // nil: none routes
 }
 
 func (r *slowRouter) begin(e *execution) {
-	r.ctx, r.task, r.data, r.kept = e.ctx, e.task, e.Data, e.kept()
+	r.e = e
 	r.watch.begin(time.Time{})
 }
 
+// end returns when the changes are recorded, if they are to be: or that would be done after
+// the superstep's end has dropped what stands beside the log.
+func (r *slowRouter) end() {
+	r.watch.end()
+	r.e = nil
+}
+
 func (r *slowRouter) overdue() {
-	r.s.beside.Store(true)
+	e, s := r.e, r.e.s
+	s.beside.Store(true)
 	// If this fails, so does saving the task's result.
-	_ = r.s.saver.saveNow(r.ctx, &checkpoint.Write{Log: r.s.o.Log, Results: r.s.m.RanResults(r.task, r.data, r.kept)})
+	_ = s.saver.saveNow(e.ctx, &checkpoint.Write{Log: s.o.Log, Results: s.m.RanResults(e.task, e.Data, e.kept())})
 }
 
 // alongEdges is shared by all that follow their static edges; nobody alters it.

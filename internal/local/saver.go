@@ -294,9 +294,11 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	case err != nil:
 		return &CheckpointError{Thread: s.thread, Op: "save", Err: err}
 	}
-	s.mu.Lock()
-	s.fence, s.claimed = written.Fence, true
-	s.mu.Unlock()
+	if claim || written.Fence != w.Fence {
+		s.mu.Lock()
+		s.fence, s.claimed = written.Fence, true
+		s.mu.Unlock()
+	}
 	switch {
 	case claim && w.Lease > 0:
 		s.lease.begin(s)

@@ -58,8 +58,8 @@ func (w *watch) stop() {
 	defer w.mu.Unlock()
 	if w.armed {
 		w.timer.Stop()
-		w.armed = false
 	}
+	w.armed, w.timer = false, nil
 }
 
 // look is called by the timer.

@@ -278,33 +278,21 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	if err := r.CheckHold(t.fence, t.lease, time.Now()); err != nil {
 		return err
 	}
-	if head := l.records[len(l.records)-1].ID; head != r.Head {
-		return conflict(&Write{Log: r.Log, Head: r.Head}, head)
+	if err := r.Log.CheckHead(l.head(), r.Head); err != nil {
+		return err
 	}
-	with := make(map[ID]*Record, len(r.Replace)+len(r.Remove))
-	for _, id := range r.Remove {
-		if l.get(id) == nil {
-			return fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, id)
-		}
-		with[id] = nil
-	}
-	for _, rec := range r.Replace {
-		old := l.get(rec.ID)
-		if old == nil {
-			return fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, rec.ID)
-		}
-		if old.Branch != rec.Branch || old.Seq != rec.Seq {
-			return fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", ErrInvalid, rec.ID, r.Log)
-		}
-		with[rec.ID] = rec
-	}
-	left, err := r.left(l.records, with)
+	gone, with, err := r.Find(len(l.records), func(i int) (ID, Branch, int64) {
+		rec := l.records[i]
+		return rec.ID, rec.Branch, rec.Seq
+	})
 	if err != nil {
 		return err
 	}
 	n := &memLog{open: l.open}
-	for _, rec := range left {
-		n.append(rec, n.spot(rec.ID))
+	for i, rec := range l.records {
+		if !gone[i] {
+			n.append(cmp.Or(with[i], rec))
+		}
 	}
 	if len(r.Remove) > 0 {
 		t.fence = t.known(Fence(m.deleted.Load())).Cut()
@@ -316,39 +304,4 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	}
 	m.note(r.Log.Thread, t)
 	return nil
-}
-
-// left returns the records that remain of all, the records of the log in the
-// order appended. With says what becomes of a record; nil removes it.
-func (r *Rewrite) left(all []*Record, with map[ID]*Record) ([]*Record, error) {
-	var out []*Record
-	last := map[Branch]*Record{} // newest of each branch
-	kept := map[Branch]bool{}    // branches with records left
-	for _, rec := range all {
-		last[rec.Branch] = rec
-		n, changed := with[rec.ID]
-		if !changed {
-			n = rec
-		}
-		if n == nil {
-			continue
-		}
-		if rec.Branch != "" && !kept[rec.Branch] && Branch(rec.ID) != rec.Branch {
-			return nil, fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", ErrInvalid, rec.Branch, r.Log)
-		}
-		kept[rec.Branch] = true
-		out = append(out, n)
-	}
-	if len(out) == 0 {
-		return nil, nil
-	}
-	for b, rec := range last {
-		if n, changed := with[rec.ID]; kept[b] && changed && n == nil {
-			return nil, fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", ErrInvalid, rec.ID)
-		}
-	}
-	if out[len(out)-1].ID != all[len(all)-1].ID {
-		return nil, fmt.Errorf("%w: the head of log %v goes, though others stay", ErrInvalid, r.Log)
-	}
-	return out, nil
 }

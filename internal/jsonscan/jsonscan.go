@@ -5,6 +5,7 @@ package jsonscan
 import (
 	"encoding/binary"
 	"encoding/json"
+	"unicode/utf8"
 )
 
 // Members calls f with the members of an object, until f returns false. It reports whether
@@ -77,10 +78,12 @@ func Text(value []byte) (s string, ok bool) {
 	if end < 1 || value[0] != '"' || value[end] != '"' {
 		return "", false
 	}
-	if simple(value[1:end]) {
+	if plain(value, 1) == end && utf8.Valid(value) {
 		return string(value[1:end]), true
 	}
-	return s, json.Unmarshal(value, &s) == nil
+	var text string // of its own, so that s needs no memory on the heap
+	err := json.Unmarshal(value, &text)
+	return text, err == nil
 }
 
 // simple reports whether what is between quotes is a string that reads as it stands there.

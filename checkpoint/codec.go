@@ -56,8 +56,7 @@ const Format = 100
 //	y   results of Once: [[task, name, size, error if there was one], ...]
 //	r   recent, absent if it is the nodes of c, the last of them:
 //	    [digits, name, ...], or digits alone: each is the index of a
-//	    name, first of the first nodes of c and k, each once, then of these; a
-//	    digit is followed by '*' and another that says how often it stands there
+//	    name, first of the first nodes of c and k, each once, then of these
 //	w   open tasks, j joins, f deferred, ch children, u paused
 //
 // A size is the length in bytes of a value in the data, where they follow one another in the
@@ -532,42 +531,27 @@ func (c *coder) appendRecent() {
 	said := len(names)
 	index := make([]byte, len(r.Recent))
 	for i, n := range r.Recent {
-		k := 0
-		for k < len(names) && names[k] != n {
-			k++
+		k := slices.Index(names, n)
+		if k < 0 {
+			k, names = len(names), append(names, n)
 		}
-		if k == len(digits) { // too many for digits: the names as they are
+		if k >= len(digits) { // too many for digits: the names as they are
 			names, index, said = r.Recent, nil, 0
 			break
 		}
-		if k == len(names) {
-			names = append(names, n)
-		}
 		index[i] = digits[k]
 	}
-	b := c.B
-	if names = names[said:]; len(names) > 0 {
-		b = append(b, '[')
+	names = names[said:]
+	if len(names) > 0 {
+		c.B = append(c.B, '[')
 	}
-	b = append(b, '"')
-	for i, n := 0, 0; i < len(index); i += n {
-		for n = 1; i+n < len(index) && n < len(digits)-1 && index[i+n] == index[i]; {
-			n++
-		}
-		if b = append(b, index[i]); n > 3 {
-			b = append(b, '*', digits[n])
-		} else {
-			b = append(b, index[i+1:i+n]...)
-		}
-	}
-	b = append(b, '"')
+	c.B = append(append(append(c.B, '"'), index...), '"')
 	for _, n := range names {
-		b = appendString(append(b, ','), n)
+		c.B = appendString(append(c.B, ','), n)
 	}
 	if len(names) > 0 {
-		b = append(b, ']')
+		c.B = append(c.B, ']')
 	}
-	c.B = b
 }
 
 func (c *coder) readRecent(index string, names []string) {
@@ -579,25 +563,15 @@ func (c *coder) readRecent(index string, names []string) {
 	}
 	var room [4]string
 	all := append(c.r.said(room[:0]), names...)
-	recent := make([]string, 0, 20)
-	for i := 0; i < len(index); i++ {
-		k, times := strings.IndexByte(digits, index[i]), 1
+	c.r.Recent = make([]string, len(index))
+	for i := range index {
+		k := strings.IndexByte(digits, index[i])
 		if k < 0 || k >= len(all) {
 			c.failed(fmt.Errorf("%q names no node", index[i]), "recent nodes")
 			return
 		}
-		if i+2 < len(index) && index[i+1] == '*' {
-			if times = strings.IndexByte(digits, index[i+2]); times < 0 {
-				c.failed(fmt.Errorf("%q is no number", index[i+2]), "recent nodes")
-				return
-			}
-			i += 2
-		}
-		for range times {
-			recent = append(recent, all[k])
-		}
+		c.r.Recent[i] = all[k]
 	}
-	c.r.Recent = recent
 }
 
 // after reports whether id is the checkpoint after another one in its run. One that is no UUID

@@ -164,24 +164,8 @@ const maxPlace = 1<<28 - 1
 // plain reports whether superstep_commit is all of a commit.
 func plain(c *engine.Commit) bool { return len(c.Append) <= 1 && len(c.Replace)+len(c.Remove) == 0 }
 
-// Commit implements [engine.Driver]. It waits for no longer than its context lasts; what
-// was sent goes on.
-func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
-	done := make(chan error, 1)
-	d.sending.Add(1)
-	go func() {
-		defer d.sending.Done()
-		done <- d.commit(batch)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (d *driver) commit(batch []*engine.Commit) error {
+// Commit implements [engine.Driver]. It lasts for no longer than [Options.Timeout] each transaction.
+func (d *driver) Commit(_ context.Context, batch []*engine.Commit) error {
 	// Every writer, of any program, locks threads in the same order.
 	batch = slices.DeleteFunc(slices.Clone(batch), tooLong)
 	slices.SortStableFunc(batch, func(a, b *engine.Commit) int { return cmp.Compare(a.Thread, b.Thread) })
@@ -430,6 +414,8 @@ func (d *driver) query(ctx context.Context, op, query string, args []any, f func
 
 // Delete implements [engine.Driver].
 func (d *driver) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
 	k, _ := clip([]byte(thread))
 	return d.query(ctx, "delete a thread of", d.sql.delete, []any{k}, func(pgx.Rows) error { return nil })
 }

@@ -620,18 +620,28 @@ func (m *Memory) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadIn
 			}
 		}
 		slices.SortFunc(infos, func(a, b ThreadInfo) int { return a.Place().Compare(b.Place()) })
-		for i, info := range infos {
-			if f.Limit > 0 && i == f.Limit {
-				return
+		each(ctx, infos, f.Limit, func(info ThreadInfo, err error) bool {
+			if err == nil {
+				info.Head = info.Head.Meta()
 			}
-			if err := ctx.Err(); err != nil {
-				yield(ThreadInfo{}, err)
-				return
-			}
-			info.Head = info.Head.Meta()
-			if !yield(info, nil) {
-				return
-			}
+			return yield(info, err)
+		})
+	}
+}
+
+// each yields the elements of a list, limit of them at most if that isn't 0.
+func each[T any](ctx context.Context, list []T, limit int, yield func(T, error) bool) {
+	if limit > 0 {
+		list = list[:min(limit, len(list))]
+	}
+	for _, v := range list {
+		if err := ctx.Err(); err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		if !yield(v, nil) {
+			return
 		}
 	}
 }

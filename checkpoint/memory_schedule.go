@@ -159,31 +159,37 @@ func (m *Memory) note(id ThreadID, t *memThread) {
 	}
 }
 
-// waiting returns those of the threads that find finds which pick selects, in no
-// order.
-func (m *Memory) waiting(find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) []Waiting {
-	var out []Waiting
-	for i := range m.shards {
-		w := &m.shards[i].waiting
-		w.mu.Lock()
-		found := find(w)
-		w.mu.Unlock()
-		for _, f := range found {
-			f.t.mu.RLock()
-			if w, ok := pick(f.t); ok && !f.t.gone {
-				w.Thread = f.id
-				out = append(out, w)
-			}
-			f.t.mu.RUnlock()
+// waiting yields those of the threads that find finds which pick selects.
+func (m *Memory) waiting(ctx context.Context, limit int, find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
+	return func(yield func(Waiting, error) bool) {
+		if err := m.start(ctx, "all"); err != nil {
+			yield(Waiting{}, err)
+			return
 		}
+		var list []Waiting
+		for i := range m.shards {
+			w := &m.shards[i].waiting
+			w.mu.Lock()
+			found := find(w)
+			w.mu.Unlock()
+			for _, f := range found {
+				f.t.mu.RLock()
+				if w, ok := pick(f.t); ok && !f.t.gone {
+					w.Thread = f.id
+					list = append(list, w)
+				}
+				f.t.mu.RUnlock()
+			}
+		}
+		slices.SortFunc(list, func(a, b Waiting) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Thread, b.Thread)) })
+		each(ctx, list, limit, yield)
 	}
-	return out
 }
 
 // Due implements [Scheduler].
 func (m *Memory) Due(ctx context.Context, before time.Time, limit int) iter.Seq2[Waiting, error] {
 	find := func(w *memWaiting) []memFound { return w.due.until(before, 0, nil) }
-	return m.yield(ctx, limit, find, func(t *memThread) (Waiting, bool) {
+	return m.waiting(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		at := t.due()
 		return Waiting{Due: at}, !at.IsZero() && (before.IsZero() || !at.After(before)) && !t.lease.Live(time.Now())
 	})
@@ -197,32 +203,9 @@ func (m *Memory) Abandoned(ctx context.Context, limit int) iter.Seq2[Waiting, er
 		}
 		return out
 	}
-	return m.yield(ctx, limit, find, func(t *memThread) (Waiting, bool) {
+	return m.waiting(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		return Waiting{Due: t.due(), Lease: t.lease}, t.lease.Holder != "" && !t.lease.Live(time.Now())
 	})
-}
-
-func (m *Memory) yield(ctx context.Context, limit int, find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
-	return func(yield func(Waiting, error) bool) {
-		if err := m.start(ctx, "all"); err != nil {
-			yield(Waiting{}, err)
-			return
-		}
-		list := m.waiting(find, pick)
-		slices.SortFunc(list, func(a, b Waiting) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Thread, b.Thread)) })
-		for i, w := range list {
-			if limit > 0 && i == limit {
-				return
-			}
-			if err := ctx.Err(); err != nil {
-				yield(Waiting{}, err)
-				return
-			}
-			if !yield(w, nil) {
-				return
-			}
-		}
-	}
 }
 
 // Logs implements [Lister].
@@ -249,11 +232,7 @@ func (m *Memory) Logs(ctx context.Context, thread ThreadID) iter.Seq2[LogInfo, e
 			t.mu.RUnlock()
 		}
 		slices.SortFunc(list, func(a, b LogInfo) int { return cmp.Compare(a.Log.Namespace, b.Log.Namespace) })
-		for _, info := range list {
-			if !yield(info, nil) {
-				return
-			}
-		}
+		each(ctx, list, 0, yield)
 	}
 }
 

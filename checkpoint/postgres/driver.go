@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -136,26 +135,9 @@ func micros(t time.Time) *int64 {
 
 func ranges(prefixes [][]byte) (from, below [][]byte) {
 	for _, p := range prefixes {
-		from, below = append(from, p), append(below, end(engine.Below(p)))
+		from, below = append(from, p), append(below, engine.Below(p))
 	}
 	return from, below
-}
-
-// end returns the end of a range of keys: none begins with ten bytes 255, as a kind is
-// none.
-func end(below []byte) []byte {
-	if below == nil {
-		return bytes.Repeat([]byte{255}, 10)
-	}
-	return below
-}
-
-// blob keeps nil from becoming null.
-func blob(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // maxPlace is the highest place of a row, as the schema has it.
@@ -502,7 +484,8 @@ func (d *driver) Side(ctx context.Context, thread checkpoint.ThreadID, q engine.
 		limit = &q.Limit
 	}
 	k, _ := clip([]byte(thread))
-	err = d.query(ctx, "read", text, []any{k, blob(q.From), end(q.Below), limit}, func(rows pgx.Rows) error {
+	from, below := q.Range()
+	err = d.query(ctx, "read", text, []any{k, from, below, limit}, func(rows pgx.Rows) error {
 		var r engine.SideRow
 		err := rows.Scan(&r.Key, &r.Value, &r.Order)
 		out = append(out, r)

@@ -238,27 +238,20 @@ func (d *driver) checkLayout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(v.(string))
-	switch {
+	e := &Error{Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion}
+	switch n, err := strconv.Atoi(v.(string)); {
 	case err != nil || n < 1:
-		return &Error{
-			Package: "redis", Op: opening, Place: d.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
-			Fix: "choose another Options.Prefix or database",
-		}
+		e.Kind, e.What, e.Fix = ErrForeign, fmt.Sprintf("key %q is not a version number", key), "choose another Options.Prefix or database"
 	case n > layout:
-		return &Error{
-			Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", d.prefix, n, layout),
-			Fix:  "use a newer version of this module",
-		}
+		e.What = fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", d.prefix, n, layout)
+		e.Fix = "use a newer version of this module"
 	case n < layout:
-		return &Error{
-			Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the keys that begin with %q have layout version %d, of before the first release, which is not read any more", d.prefix, n),
-			Fix:  "use another Options.Prefix or database",
-		}
+		e.What = fmt.Sprintf("the keys that begin with %q have layout version %d, of before the first release, which is not read any more", d.prefix, n)
+		e.Fix = "use another Options.Prefix or database"
+	default:
+		return nil
 	}
-	return nil
+	return e
 }
 
 // Close implements [engine.Driver]. Calls that are under way are finished, as long as the

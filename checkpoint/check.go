@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -84,6 +85,14 @@ func (l Log) Check() error {
 		return ErrNoThread
 	}
 	return nil
+}
+
+// CheckHead returns [ErrConflict] when the log's head is not the one that a writer expected.
+func (l Log) CheckHead(head, want ID) error {
+	if head == want {
+		return nil
+	}
+	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", ErrConflict, l.Thread, l.Namespace, cmp.Or(head, "none"), cmp.Or(want, "none"))
 }
 
 // CheckPlace reports whether r may be appended to its branch, whose newest
@@ -243,4 +252,59 @@ func (r *Rewrite) CheckHold(at Fence, l Lease, now time.Time) error {
 		return &FencedError{Thread: r.Log.Thread, At: at, Writer: r.Fence}
 	}
 	return nil
+}
+
+// Find returns which of the n records of a log r removes, and what it replaces others with:
+// at says of each, in the order appended, its ID, branch and sequence number. It returns
+// [ErrNotFound] when the log lacks one of them, and [ErrInvalid] when what remains cannot
+// stand. Back ends call it after CheckHold and CheckHead.
+func (r *Rewrite) Find(n int, at func(i int) (ID, Branch, int64)) (gone map[int]bool, with map[int]*Record, err error) {
+	index := make(map[ID]int, n)
+	newest := map[Branch]int{}
+	for i := range n {
+		id, branch, _ := at(i)
+		index[id], newest[branch] = i, i
+	}
+	gone, with = make(map[int]bool, len(r.Remove)), make(map[int]*Record, len(r.Replace))
+	for _, id := range r.Remove {
+		i, ok := index[id]
+		if !ok {
+			return nil, nil, fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, id)
+		}
+		gone[i] = true
+	}
+	for _, rec := range r.Replace {
+		i, ok := index[rec.ID]
+		if !ok {
+			return nil, nil, fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, rec.ID)
+		}
+		if _, branch, seq := at(i); branch != rec.Branch || seq != rec.Seq {
+			return nil, nil, fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", ErrInvalid, rec.ID, r.Log)
+		}
+		with[i] = rec
+	}
+	if len(gone) == n {
+		return gone, with, nil
+	}
+	kept := map[Branch]bool{}
+	for i := range n {
+		id, b, _ := at(i)
+		if gone[i] {
+			continue
+		}
+		if b != "" && !kept[b] && Branch(id) != b {
+			return nil, nil, fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", ErrInvalid, b, r.Log)
+		}
+		kept[b] = true
+	}
+	for b, i := range newest {
+		if kept[b] && gone[i] {
+			id, _, _ := at(i)
+			return nil, nil, fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", ErrInvalid, id)
+		}
+	}
+	if gone[n-1] {
+		return nil, nil, fmt.Errorf("%w: the head of log %v goes, though others stay", ErrInvalid, r.Log)
+	}
+	return gone, with, nil
 }

@@ -34,15 +34,15 @@ func sample() *checkpoint.Record {
 func TestARecordIsOneLine(t *testing.T) {
 	r := sample()
 	r.Changes[0].Data = json.RawMessage("\n{\"a\":\r\n \"<&>\"} ")
-	b, err := checkpoint.Marshal(r)
+	meta, data, err := checkpoint.MarshalBody(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.ContainsAny(b, "\r\n") || !json.Valid(b) || !bytes.HasPrefix(b, []byte(`{"v":100,`)) {
-		t.Fatalf("not one line of JSON: %s", b)
+	if bytes.ContainsAny(append(bytes.Clone(meta), data...), "\r\n") || !json.Valid(meta) || !bytes.HasPrefix(meta, []byte(`{"v":100,`)) {
+		t.Fatalf("not one line of JSON: %s %s", meta, data)
 	}
-	got, err := checkpoint.Unmarshal(b)
-	if err != nil {
+	got := &checkpoint.Record{ID: r.ID, Seq: r.Seq}
+	if err := checkpoint.UnmarshalBody(got, meta, data); err != nil {
 		t.Fatal(err)
 	}
 	if want := sample(); string(got.Changes[0].Data) != string(want.Changes[0].Data) {
@@ -52,21 +52,6 @@ func TestARecordIsOneLine(t *testing.T) {
 
 func TestARecordComesBack(t *testing.T) {
 	want := sample()
-	b, err := checkpoint.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := checkpoint.Unmarshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got.ID, want.ID) || got.Epoch != want.Epoch || got.Parent != want.Parent {
-		t.Fatalf("IDs came back as %s %s %s", got.ID, got.Epoch, got.Parent)
-	}
-	want.ID, want.Epoch, want.Parent = got.ID, got.Epoch, got.Parent
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("got  %+v\nwant %+v", got, want)
-	}
 	meta, data, err := checkpoint.MarshalBody(want)
 	if err != nil {
 		t.Fatal(err)
@@ -86,8 +71,6 @@ func TestARecordComesBack(t *testing.T) {
 	}
 	fold := &checkpoint.Record{Seq: want.Seq}
 	sameFolding(t, fold, want, checkpoint.UnmarshalBodyFolding(fold, meta, data))
-	fold, err = checkpoint.UnmarshalFolding(b)
-	sameFolding(t, fold, want, err)
 }
 
 func TestWhatFollowsFromTheRestIsNotWritten(t *testing.T) {
@@ -133,27 +116,20 @@ func TestAValueThatIsNoJSONIsRefusedAndNamed(t *testing.T) {
 	} {
 		r := sample()
 		change(r)
-		_, err := checkpoint.Marshal(r)
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Fatalf("error %v does not name %q", err, name)
-		}
 		if _, _, err := checkpoint.MarshalBody(r); err == nil || !strings.Contains(err.Error(), name) {
 			t.Fatalf("error %v does not name %q", err, name)
 		}
 	}
-	_, err := checkpoint.MarshalResult(&checkpoint.Result{Epoch: "e", Kind: checkpoint.KindChanges, Task: 4, Data: json.RawMessage(`{`)})
-	if err == nil || !strings.Contains(err.Error(), "changes of task 4") {
-		t.Fatal(err)
-	}
 }
 
 func TestNewerFormats(t *testing.T) {
-	b, err := checkpoint.Marshal(sample())
+	r := sample()
+	meta, data, err := checkpoint.MarshalBody(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := func(version, extra string) []byte {
-		return []byte(strings.Replace(string(b), `{"v":100,`, `{"v":`+version+`,`+extra, 1))
+		return []byte(strings.Replace(string(meta), `{"v":100,`, `{"v":`+version+`,`+extra, 1))
 	}
 	for _, c := range []struct {
 		doc  []byte
@@ -169,7 +145,7 @@ func TestNewerFormats(t *testing.T) {
 		{doc: with("-1", ``)},
 		{doc: with("99", ``)},
 	} {
-		_, err := checkpoint.Unmarshal(c.doc)
+		err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: r.Seq}, c.doc, data)
 		if c.ok != (err == nil) || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%.60s: error %v", c.doc, err)
 		}
@@ -180,53 +156,32 @@ func TestNewerFormats(t *testing.T) {
 }
 
 func TestEveryCutIsDamage(t *testing.T) {
-	b, err := checkpoint.Marshal(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range b {
-		if _, err := checkpoint.Unmarshal(b[:n]); err == nil {
-			t.Fatalf("%d of %d bytes were taken for a record", n, len(b))
-		}
-	}
-	for _, more := range []string{"x", "{}", "]"} {
-		if _, err := checkpoint.Unmarshal(append(bytes.Clone(b), more...)); err == nil {
-			t.Fatalf("%q after a record was overlooked", more)
-		}
-	}
 	r := sample()
 	meta, data, err := checkpoint.MarshalBody(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+	read := func(meta, data []byte) error {
+		return checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: 1}, meta, data)
+	}
+	for n := range meta {
+		if err := read(meta[:n], data); err == nil {
+			t.Fatalf("%d of %d bytes were taken for a record", n, len(meta))
+		}
+	}
+	for _, more := range []string{"x", "{}", "]"} {
+		if err := read(append(bytes.Clone(meta), more...), data); err == nil {
+			t.Fatalf("%q after a record was overlooked", more)
+		}
+	}
 	for n := range data {
-		if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: 1}, meta, data[:n:n]); err == nil {
+		if err := read(meta, data[:n:n]); err == nil {
 			t.Fatalf("%d of %d bytes of data were enough", n, len(data))
 		}
 	}
-	if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: 1}, meta, append(data, ' ')); err == nil {
+	if err := read(meta, append(data, ' ')); err == nil {
 		t.Fatal("more data than was written was overlooked")
 	}
-}
-
-func FuzzUnmarshal(f *testing.F) {
-	b, err := checkpoint.Marshal(sample())
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b)
-	f.Add([]byte(`{"v":100,"id":"x","q":1,"c":[["a",0,-1]],"r":["0*z","a"],"p":"*x","z":[]}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := checkpoint.Unmarshal(b)
-		if err != nil {
-			return
-		}
-		if _, err := checkpoint.Marshal(r); err != nil {
-			t.Fatal(err)
-		}
-		fold, err := checkpoint.UnmarshalFolding(b)
-		sameFolding(t, fold, r, err)
-	})
 }
 
 // sameFolding: reading what a record folds alone gives the same.
@@ -271,65 +226,6 @@ func FuzzUnmarshalBody(f *testing.F) {
 			t.Fatalf("%s %s became %s %s, which can't be read: %v", meta, data, m, d, err)
 		}
 	})
-}
-
-// FuzzUnmarshalResult: a result that can be read can be stored, and read again as the
-// same.
-func FuzzUnmarshalResult(f *testing.F) {
-	for _, r := range []checkpoint.Result{
-		{Epoch: "e", Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"a":"<"}`)},
-		{Branch: "b", Epoch: "e", Task: 3, Gen: 1, Kind: checkpoint.KindOnce, Name: "n\n", Data: json.RawMessage(`null`), Replace: true},
-	} {
-		b, err := checkpoint.MarshalResult(&r)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Add([]byte(`{"v":100,"epoch":"e","task":-1,"kind":"changes"}`))
-	f.Add([]byte(`{"v":199,"epoch":"e","task":0,"kind":"changes","future":1}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := checkpoint.UnmarshalResult(b)
-		if err != nil {
-			return
-		}
-		first, err := checkpoint.MarshalResult(&r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := checkpoint.UnmarshalResult(first)
-		if err != nil {
-			t.Fatalf("%s became %s, which can't be read: %v", b, first, err)
-		}
-		if second, err := checkpoint.MarshalResult(&again); err != nil || string(first) != string(second) {
-			t.Fatalf("%s became %s, %v", first, second, err)
-		}
-	})
-}
-
-func TestAResultComesBack(t *testing.T) {
-	for _, want := range []checkpoint.Result{
-		{Epoch: "e", Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"a":"<"}`)},
-		{Branch: "b", Epoch: "e", Task: 3, Gen: 1, Kind: checkpoint.KindOnce, Name: "n\n", Data: json.RawMessage(`null`), Replace: true},
-		{Epoch: "e", Kind: checkpoint.KindOpen},
-	} {
-		b, err := checkpoint.MarshalResult(&want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := checkpoint.UnmarshalResult(b)
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("got %+v (%v), want %+v", got, err, want)
-		}
-	}
-	for _, bad := range []string{``, `{}`, `{"v":100}`, `{"v":100,"epoch":"e","task":0,"kind":"k","x":1}`, `{"v":100,"epoch":"e","kind":"k"}}`} {
-		if _, err := checkpoint.UnmarshalResult([]byte(bad)); err == nil {
-			t.Errorf("%s was taken for a result", bad)
-		}
-	}
-	if _, err := checkpoint.UnmarshalResult([]byte(`{"v":200,"new":1}`)); !errors.Is(err, checkpoint.ErrVersion) {
-		t.Error(err)
-	}
 }
 
 func TestIDs(t *testing.T) {

@@ -58,9 +58,7 @@ type memThread struct {
 
 type memLog struct {
 	records  []*Record            // in the order appended
-	runs     map[string]*memRun   // by the part of an ID that its run shares
-	last     *memRun              // of the head
-	odd      map[ID]*Record       // those whose IDs are not UUIDs
+	ids      map[ID]*Record       // nil while the IDs grow in this order, as they do mostly
 	branches map[Branch]memBranch // nil while all records are of one branch
 	open     map[Drop]*memResults
 	bytes    int64
@@ -68,28 +66,6 @@ type memLog struct {
 
 // memBranch are the records of a branch, by sequence number.
 type memBranch []*Record
-
-// memRun says where the records of one run stand: in pieces with consecutive
-// IDs, ordered by the first, that stand one after the other in the log. As a run
-// mostly appends one record after the other, a piece is long.
-type memRun struct{ pieces []memPiece }
-
-type memPiece struct {
-	count uint32 // of the first record's ID
-	n     uint32 // of records
-	at    int    // where the first stands in the log
-}
-
-// find returns the piece that holds count, or else where one would begin.
-func (r *memRun) find(count uint32) (at int, found bool) {
-	at, found = slices.BinarySearchFunc(r.pieces, count, func(p memPiece, n uint32) int { return cmp.Compare(p.count, n) })
-	if !found && at > 0 {
-		if p := r.pieces[at-1]; uint64(count)-uint64(p.count) < uint64(p.n) {
-			return at - 1, true
-		}
-	}
-	return at, found
-}
 
 // memResults are the results of one superstep, in the order put. A task has few,
 // so they are found through it: a map by all that a result is known by would cost
@@ -283,10 +259,8 @@ func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
 	if fresh && (w.Record != nil || len(w.Results) > 0) {
 		l = new(memLog)
 	}
-	var spot memSpot
 	if w.Record != nil {
-		var err error
-		if spot, err = l.place(w); err != nil {
+		if err := l.place(w); err != nil {
 			return Written{}, err
 		}
 	}
@@ -316,7 +290,7 @@ func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
 		delete(l.open, *w.Drop)
 	}
 	if w.Record != nil {
-		l.append(w.Record, spot)
+		l.append(w.Record)
 	}
 	return out, nil
 }
@@ -329,35 +303,29 @@ func (t *memThread) known(deleted Fence) Fence {
 	return t.fence
 }
 
-// place checks that the record fits, and says where.
-func (l *memLog) place(w *Write) (memSpot, error) {
-	var head ID
-	if n := len(l.records); n > 0 {
-		head = l.records[n-1].ID
-	}
-	if head != w.Head {
-		return memSpot{}, conflict(w, head)
+// place checks that the record fits.
+func (l *memLog) place(w *Write) error {
+	head := l.head()
+	if err := w.Log.CheckHead(head, w.Head); err != nil {
+		return err
 	}
 	r := w.Record
-	spot := l.spot(r.ID)
-	if spot.found {
-		return spot, fmt.Errorf("%w: thread %q has a record %s already", ErrInvalid, w.Log.Thread, r.ID)
+	if (l.ids != nil || r.ID <= head) && l.get(r.ID) != nil {
+		return fmt.Errorf("%w: thread %q has a record %s already", ErrInvalid, w.Log.Thread, r.ID)
 	}
 	var last int64
 	if b := l.branch(r.Branch); len(b) > 0 {
 		last = b[len(b)-1].Seq
 	}
-	return spot, r.CheckPlace(last)
+	return r.CheckPlace(last)
 }
 
-func conflict(w *Write, head ID) error {
-	if head == "" {
-		return fmt.Errorf("%w: log %v is empty, the writer expected head %s", ErrConflict, w.Log, w.Head)
+// head returns the ID of the newest record, empty if there is none.
+func (l *memLog) head() ID {
+	if len(l.records) == 0 {
+		return ""
 	}
-	if w.Head == "" {
-		return fmt.Errorf("%w: log %v has head %s, the writer expected an empty log", ErrConflict, w.Log, head)
-	}
-	return fmt.Errorf("%w: log %v has head %s, the writer expected %s", ErrConflict, w.Log, head, w.Head)
+	return l.records[len(l.records)-1].ID
 }
 
 // branch returns the records of a branch, which must not be appended to.
@@ -371,12 +339,20 @@ func (l *memLog) branch(b Branch) memBranch {
 	return nil
 }
 
-// append appends a record whose ID is new and belongs at s.
-func (l *memLog) append(r *Record, s memSpot) {
+// append appends a record whose ID is new.
+func (l *memLog) append(r *Record) {
 	if l.branches == nil && len(l.records) > 0 && l.records[0].Branch != r.Branch { // the first fork
 		l.branches = map[Branch]memBranch{l.records[0].Branch: slices.Clone(l.records)}
 	}
-	l.index(r, s)
+	if l.ids == nil && r.ID <= l.head() {
+		l.ids = make(map[ID]*Record, len(l.records)+1)
+		for _, old := range l.records {
+			l.ids[old.ID] = old
+		}
+	}
+	if l.ids != nil {
+		l.ids[r.ID] = r
+	}
 	if l.records == nil {
 		l.records = make([]*Record, 0, 8)
 	}
@@ -387,75 +363,21 @@ func (l *memLog) append(r *Record, s memSpot) {
 	l.bytes += r.size()
 }
 
-// run returns the run that wrote a record with a valid ID.
-func (l *memLog) run(id ID) *memRun {
-	if l.last != nil && l.records[l.last.pieces[0].at].ID[:idCount] == id[:idCount] {
-		return l.last
-	}
-	return l.runs[string(id[:idCount])]
-}
-
-// memSpot is where the record with an ID stands, or would.
-type memSpot struct {
-	valid bool // the ID is a UUID
-	run   *memRun
-	count uint32
-	piece int // in run
-	found bool
-}
-
-func (l *memLog) spot(id ID) (s memSpot) {
-	if s.valid = id.Valid(); !s.valid {
-		_, s.found = l.odd[id]
-		return s
-	}
-	s.count = id.count()
-	if s.run = l.run(id); s.run != nil {
-		s.piece, s.found = s.run.find(s.count)
-	}
-	return s
-}
-
 // get returns the record with an ID, or nil.
 func (l *memLog) get(id ID) *Record {
-	s := l.spot(id)
-	switch {
-	case !s.found:
+	if l.ids != nil {
+		return l.ids[id]
+	}
+	if head := l.head(); len(head) == idLen && len(id) == idLen { // those of the newest run follow one another
+		if i := len(l.records) - 1 - int(head.count()) + int(id.count()); i >= 0 && i < len(l.records) && l.records[i].ID == id {
+			return l.records[i]
+		}
+	}
+	i, found := slices.BinarySearchFunc(l.records, id, func(r *Record, id ID) int { return cmp.Compare(r.ID, id) })
+	if !found {
 		return nil
-	case !s.valid:
-		return l.odd[id]
 	}
-	p := &s.run.pieces[s.piece]
-	return l.records[p.at+int(s.count-p.count)]
-}
-
-// index makes a record that is about to be appended known by its ID, which is
-// new and belongs at s.
-func (l *memLog) index(r *Record, s memSpot) {
-	if !s.valid {
-		if l.odd == nil {
-			l.odd = make(map[ID]*Record)
-		}
-		l.odd[r.ID] = r
-		return
-	}
-	run := s.run
-	if run == nil {
-		if l.runs == nil {
-			l.runs = make(map[string]*memRun)
-		}
-		run = new(memRun)
-		l.runs[string(r.ID[:idCount])] = run
-	}
-	l.last = run
-	if s.piece > 0 {
-		p := &run.pieces[s.piece-1]
-		if uint64(p.count)+uint64(p.n) == uint64(s.count) && p.at+int(p.n) == len(l.records) {
-			p.n++
-			return
-		}
-	}
-	run.pieces = slices.Insert(run.pieces, s.piece, memPiece{count: s.count, n: 1, at: len(l.records)})
+	return l.records[i]
 }
 
 // put stores results and counts those that an earlier one forbids. The results
@@ -702,18 +624,28 @@ func (m *Memory) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadIn
 			}
 		}
 		slices.SortFunc(infos, func(a, b ThreadInfo) int { return a.Place().Compare(b.Place()) })
-		for i, info := range infos {
-			if f.Limit > 0 && i == f.Limit {
-				return
+		each(ctx, infos, f.Limit, func(info ThreadInfo, err error) bool {
+			if err == nil {
+				info.Head = info.Head.Meta()
 			}
-			if err := ctx.Err(); err != nil {
-				yield(ThreadInfo{}, err)
-				return
-			}
-			info.Head = info.Head.Meta()
-			if !yield(info, nil) {
-				return
-			}
+			return yield(info, err)
+		})
+	}
+}
+
+// each yields the elements of a list, limit of them at most if that isn't 0.
+func each[T any](ctx context.Context, list []T, limit int, yield func(T, error) bool) {
+	if limit > 0 {
+		list = list[:min(limit, len(list))]
+	}
+	for _, v := range list {
+		if err := ctx.Err(); err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		if !yield(v, nil) {
+			return
 		}
 	}
 }
@@ -768,7 +700,7 @@ func (l *memLog) clone(log Log) *memLog {
 	for _, r := range l.records {
 		k := *r
 		k.Log = log
-		c.append(&k, c.spot(k.ID))
+		c.append(&k)
 	}
 	for of, e := range l.open {
 		if c.open == nil {

@@ -159,31 +159,37 @@ func (m *Memory) note(id ThreadID, t *memThread) {
 	}
 }
 
-// waiting returns those of the threads that find finds which pick selects, in no
-// order.
-func (m *Memory) waiting(find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) []Waiting {
-	var out []Waiting
-	for i := range m.shards {
-		w := &m.shards[i].waiting
-		w.mu.Lock()
-		found := find(w)
-		w.mu.Unlock()
-		for _, f := range found {
-			f.t.mu.RLock()
-			if w, ok := pick(f.t); ok && !f.t.gone {
-				w.Thread = f.id
-				out = append(out, w)
-			}
-			f.t.mu.RUnlock()
+// waiting yields those of the threads that find finds which pick selects.
+func (m *Memory) waiting(ctx context.Context, limit int, find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
+	return func(yield func(Waiting, error) bool) {
+		if err := m.start(ctx, "all"); err != nil {
+			yield(Waiting{}, err)
+			return
 		}
+		var list []Waiting
+		for i := range m.shards {
+			w := &m.shards[i].waiting
+			w.mu.Lock()
+			found := find(w)
+			w.mu.Unlock()
+			for _, f := range found {
+				f.t.mu.RLock()
+				if w, ok := pick(f.t); ok && !f.t.gone {
+					w.Thread = f.id
+					list = append(list, w)
+				}
+				f.t.mu.RUnlock()
+			}
+		}
+		slices.SortFunc(list, func(a, b Waiting) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Thread, b.Thread)) })
+		each(ctx, list, limit, yield)
 	}
-	return out
 }
 
 // Due implements [Scheduler].
 func (m *Memory) Due(ctx context.Context, before time.Time, limit int) iter.Seq2[Waiting, error] {
 	find := func(w *memWaiting) []memFound { return w.due.until(before, 0, nil) }
-	return m.yield(ctx, limit, find, func(t *memThread) (Waiting, bool) {
+	return m.waiting(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		at := t.due()
 		return Waiting{Due: at}, !at.IsZero() && (before.IsZero() || !at.After(before)) && !t.lease.Live(time.Now())
 	})
@@ -197,32 +203,9 @@ func (m *Memory) Abandoned(ctx context.Context, limit int) iter.Seq2[Waiting, er
 		}
 		return out
 	}
-	return m.yield(ctx, limit, find, func(t *memThread) (Waiting, bool) {
+	return m.waiting(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		return Waiting{Due: t.due(), Lease: t.lease}, t.lease.Holder != "" && !t.lease.Live(time.Now())
 	})
-}
-
-func (m *Memory) yield(ctx context.Context, limit int, find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
-	return func(yield func(Waiting, error) bool) {
-		if err := m.start(ctx, "all"); err != nil {
-			yield(Waiting{}, err)
-			return
-		}
-		list := m.waiting(find, pick)
-		slices.SortFunc(list, func(a, b Waiting) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Thread, b.Thread)) })
-		for i, w := range list {
-			if limit > 0 && i == limit {
-				return
-			}
-			if err := ctx.Err(); err != nil {
-				yield(Waiting{}, err)
-				return
-			}
-			if !yield(w, nil) {
-				return
-			}
-		}
-	}
 }
 
 // Logs implements [Lister].
@@ -249,11 +232,7 @@ func (m *Memory) Logs(ctx context.Context, thread ThreadID) iter.Seq2[LogInfo, e
 			t.mu.RUnlock()
 		}
 		slices.SortFunc(list, func(a, b LogInfo) int { return cmp.Compare(a.Log.Namespace, b.Log.Namespace) })
-		for _, info := range list {
-			if !yield(info, nil) {
-				return
-			}
-		}
+		each(ctx, list, 0, yield)
 	}
 }
 
@@ -278,33 +257,21 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	if err := r.CheckHold(t.fence, t.lease, time.Now()); err != nil {
 		return err
 	}
-	if head := l.records[len(l.records)-1].ID; head != r.Head {
-		return conflict(&Write{Log: r.Log, Head: r.Head}, head)
+	if err := r.Log.CheckHead(l.head(), r.Head); err != nil {
+		return err
 	}
-	with := make(map[ID]*Record, len(r.Replace)+len(r.Remove))
-	for _, id := range r.Remove {
-		if l.get(id) == nil {
-			return fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, id)
-		}
-		with[id] = nil
-	}
-	for _, rec := range r.Replace {
-		old := l.get(rec.ID)
-		if old == nil {
-			return fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, rec.ID)
-		}
-		if old.Branch != rec.Branch || old.Seq != rec.Seq {
-			return fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", ErrInvalid, rec.ID, r.Log)
-		}
-		with[rec.ID] = rec
-	}
-	left, err := r.left(l.records, with)
+	gone, with, err := r.Find(len(l.records), func(i int) (ID, Branch, int64) {
+		rec := l.records[i]
+		return rec.ID, rec.Branch, rec.Seq
+	})
 	if err != nil {
 		return err
 	}
 	n := &memLog{open: l.open}
-	for _, rec := range left {
-		n.append(rec, n.spot(rec.ID))
+	for i, rec := range l.records {
+		if !gone[i] {
+			n.append(cmp.Or(with[i], rec))
+		}
 	}
 	if len(r.Remove) > 0 {
 		t.fence = t.known(Fence(m.deleted.Load())).Cut()
@@ -316,39 +283,4 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	}
 	m.note(r.Log.Thread, t)
 	return nil
-}
-
-// left returns the records that remain of all, the records of the log in the
-// order appended. With says what becomes of a record; nil removes it.
-func (r *Rewrite) left(all []*Record, with map[ID]*Record) ([]*Record, error) {
-	var out []*Record
-	last := map[Branch]*Record{} // newest of each branch
-	kept := map[Branch]bool{}    // branches with records left
-	for _, rec := range all {
-		last[rec.Branch] = rec
-		n, changed := with[rec.ID]
-		if !changed {
-			n = rec
-		}
-		if n == nil {
-			continue
-		}
-		if rec.Branch != "" && !kept[rec.Branch] && Branch(rec.ID) != rec.Branch {
-			return nil, fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", ErrInvalid, rec.Branch, r.Log)
-		}
-		kept[rec.Branch] = true
-		out = append(out, n)
-	}
-	if len(out) == 0 {
-		return nil, nil
-	}
-	for b, rec := range last {
-		if n, changed := with[rec.ID]; kept[b] && changed && n == nil {
-			return nil, fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", ErrInvalid, rec.ID)
-		}
-	}
-	if out[len(out)-1].ID != all[len(all)-1].ID {
-		return nil, fmt.Errorf("%w: the head of log %v goes, though others stay", ErrInvalid, r.Log)
-	}
-	return out, nil
 }

@@ -314,25 +314,7 @@ func testContexts(t *testing.T, open Opener, _ Options) {
 		r := l.add(t, s, 2)[1]
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.Write(ctx, &checkpoint.Write{Log: l.log, Record: l.next(), Head: l.head})
-		wantErr(t, err, context.Canceled, "Write")
-		_, _, err = s.Head(ctx, l.log)
-		wantErr(t, err, context.Canceled, "Head")
-		_, err = s.Get(ctx, l.log, r.ID)
-		wantErr(t, err, context.Canceled, "Get")
-		_, err = collect(ctx, s, checkpoint.Query{Log: l.log})
-		wantErr(t, err, context.Canceled, "Records")
-		_, err = s.Results(ctx, l.log, "", r.ID)
-		wantErr(t, err, context.Canceled, "Results")
-		wantErr(t, s.Delete(ctx, "t"), context.Canceled, "Delete")
-		if c, ok := s.(checkpoint.Copier); ok {
-			wantErr(t, c.Copy(ctx, "t", "u"), context.Canceled, "Copy")
-		}
-		if c, ok := s.(checkpoint.Lister); ok {
-			for _, err := range c.Threads(ctx, checkpoint.ThreadFilter{}) {
-				wantErr(t, err, context.Canceled, "Threads")
-			}
-		}
+		wantAll(t, ctx, s, l, context.Canceled)
 		wantRecord(t, mustHead(t, s, l.log), r)
 		l.add(t, s, 1)
 	})

@@ -12,35 +12,11 @@ import (
 func testLifecycle(t *testing.T, open Opener, _ Options) {
 	t.Run("a closed store refuses everything", func(t *testing.T) {
 		s, l := open(t), newLine("t")
-		r := l.add(t, s, 1)[0]
+		l.add(t, s, 1)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		ctx := t.Context()
-		_, err := s.Write(ctx, &checkpoint.Write{Log: l.log, Record: l.next(), Head: l.head})
-		wantErr(t, err, checkpoint.ErrClosed, "Write")
-		_, _, err = s.Head(ctx, l.log)
-		wantErr(t, err, checkpoint.ErrClosed, "Head")
-		_, err = s.Get(ctx, l.log, r.ID)
-		wantErr(t, err, checkpoint.ErrClosed, "Get")
-		_, err = collect(ctx, s, checkpoint.Query{Log: l.log})
-		wantErr(t, err, checkpoint.ErrClosed, "Records")
-		_, err = s.Results(ctx, l.log, "", r.ID)
-		wantErr(t, err, checkpoint.ErrClosed, "Results")
-		wantErr(t, s.Delete(ctx, "t"), checkpoint.ErrClosed, "Delete")
-		if c, ok := s.(checkpoint.Copier); ok {
-			wantErr(t, c.Copy(ctx, "t", "u"), checkpoint.ErrClosed, "Copy")
-		}
-		if c, ok := s.(checkpoint.Lister); ok {
-			n := 0
-			for _, err := range c.Threads(ctx, checkpoint.ThreadFilter{}) {
-				wantErr(t, err, checkpoint.ErrClosed, "Threads")
-				n++
-			}
-			if n != 1 {
-				t.Fatalf("Threads yielded %d times, want the error alone", n)
-			}
-		}
+		wantAll(t, t.Context(), s, l, checkpoint.ErrClosed)
 		wantErr(t, s.Close(), checkpoint.ErrClosed, "Close")
 	})
 	t.Run("closing while others write and read ends them cleanly", func(t *testing.T) {
@@ -185,9 +161,7 @@ func testListing(t *testing.T, open Opener, _ Options) {
 	}
 	lister := func(t *testing.T) checkpoint.Store {
 		s := open(t)
-		if _, ok := s.(checkpoint.Lister); !ok {
-			t.Skip("the store does not list threads")
-		}
+		able[checkpoint.Lister](t, s)
 		return s
 	}
 	t.Run("an empty store lists nothing", func(t *testing.T) {
@@ -450,9 +424,7 @@ func testListing(t *testing.T, open Opener, _ Options) {
 func testCopying(t *testing.T, open Opener, _ Options) {
 	copier := func(t *testing.T) checkpoint.Store {
 		s := open(t)
-		if _, ok := s.(checkpoint.Copier); !ok {
-			t.Skip("the store does not copy threads")
-		}
+		able[checkpoint.Copier](t, s)
 		return s
 	}
 	t.Run("a copy has all logs, branches and results, and a life of its own", func(t *testing.T) {

@@ -92,6 +92,45 @@ func (l *line) add(t *testing.T, s checkpoint.Store, n int) []*checkpoint.Record
 	return out
 }
 
+// able returns a store with an optional ability, and skips the tests of one without.
+func able[A any](t *testing.T, s checkpoint.Store) A {
+	t.Helper()
+	a, ok := s.(A)
+	if !ok {
+		t.Skipf("%T is no %v", s, reflect.TypeFor[A]())
+	}
+	return a
+}
+
+// wantAll wants an error of every method of a store, about a log with a record.
+func wantAll(t *testing.T, ctx context.Context, s checkpoint.Store, l *line, want error) {
+	t.Helper()
+	_, err := s.Write(ctx, &checkpoint.Write{Log: l.log, Record: l.next(), Head: l.head})
+	wantErr(t, err, want, "Write")
+	_, _, err = s.Head(ctx, l.log)
+	wantErr(t, err, want, "Head")
+	_, err = s.Get(ctx, l.log, l.head)
+	wantErr(t, err, want, "Get")
+	_, err = collect(ctx, s, checkpoint.Query{Log: l.log})
+	wantErr(t, err, want, "Records")
+	_, err = s.Results(ctx, l.log, "", l.head)
+	wantErr(t, err, want, "Results")
+	wantErr(t, s.Delete(ctx, l.log.Thread), want, "Delete")
+	if c, ok := s.(checkpoint.Copier); ok {
+		wantErr(t, c.Copy(ctx, l.log.Thread, "u"), want, "Copy")
+	}
+	if c, ok := s.(checkpoint.Lister); ok {
+		n := 0
+		for _, err := range c.Threads(ctx, checkpoint.ThreadFilter{}) {
+			wantErr(t, err, want, "Threads")
+			n++
+		}
+		if n != 1 {
+			t.Fatalf("Threads yielded %d times, want the error alone", n)
+		}
+	}
+}
+
 func mustWrite(t *testing.T, s checkpoint.Store, w *checkpoint.Write) checkpoint.Written {
 	t.Helper()
 	out, err := s.Write(t.Context(), w)

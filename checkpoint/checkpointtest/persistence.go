@@ -259,10 +259,7 @@ func testGrowth(t *testing.T, open Opener, o Options) {
 	})
 	t.Run("the bytes a listing reports grow with what was written", func(t *testing.T) {
 		s := open(t)
-		l, ok := s.(checkpoint.Lister)
-		if !ok {
-			t.Skip("the store does not list threads")
-		}
+		l := able[checkpoint.Lister](t, s)
 		newLine("t").add(t, s, 1)
 		for info, err := range l.Threads(t.Context(), checkpoint.ThreadFilter{}) {
 			if err != nil {

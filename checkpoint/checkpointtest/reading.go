@@ -104,17 +104,9 @@ func testReading(t *testing.T, open Opener, _ Options) {
 		again.add(t, s, 1)
 		refused(t, s, again, read)
 	})
-	rewriter := func(t *testing.T, s checkpoint.Store) checkpoint.Rewriter {
-		t.Helper()
-		rw, ok := s.(checkpoint.Rewriter)
-		if !ok {
-			t.Skip("the store does not shorten logs")
-		}
-		return rw
-	}
 	t.Run("after a rewrite", func(t *testing.T) {
 		s, l := open(t), newLine("t")
-		rw := rewriter(t, s)
+		rw := able[checkpoint.Rewriter](t, s)
 		rs := l.add(t, s, 5)
 		never := fence(t, s, l.log)
 		if err := rw.Rewrite(t.Context(), &checkpoint.Rewrite{Log: l.log, Head: l.head, Fence: never, Remove: []checkpoint.ID{rs[0].ID}}); err != nil {
@@ -139,7 +131,7 @@ func testReading(t *testing.T, open Opener, _ Options) {
 	})
 	t.Run("a rewrite of what was read before", func(t *testing.T) {
 		s, l := open(t), newLine("t")
-		rw := rewriter(t, s)
+		rw := able[checkpoint.Rewriter](t, s)
 		rs := l.add(t, s, 3)
 		for _, change := range []func(){
 			func() { mustWrite(t, s, &checkpoint.Write{Log: l.log, Claim: true}) },

@@ -12,10 +12,7 @@ func testRewriting(t *testing.T, open Opener, o Options) {
 	opened := func(t *testing.T) (checkpoint.Store, func(*checkpoint.Rewrite) error) {
 		t.Helper()
 		s := open(t)
-		rw, ok := s.(checkpoint.Rewriter)
-		if !ok {
-			t.Skip("the store does not shorten logs")
-		}
+		rw := able[checkpoint.Rewriter](t, s)
 		return s, func(r *checkpoint.Rewrite) error { return rw.Rewrite(t.Context(), r) }
 	}
 	ids := func(rs []*checkpoint.Record) []checkpoint.ID {
@@ -238,10 +235,7 @@ func testRewriting(t *testing.T, open Opener, o Options) {
 	})
 	t.Run("what was shortened is copied as it is", func(t *testing.T) {
 		s, rewrite := opened(t)
-		c, ok := s.(checkpoint.Copier)
-		if !ok {
-			t.Skip("the store does not copy threads")
-		}
+		c := able[checkpoint.Copier](t, s)
 		l := newLine("t")
 		rs := l.add(t, s, 6)
 		if err := rewrite(&checkpoint.Rewrite{Log: l.log, Head: l.head, Replace: []*checkpoint.Record{full(rs[3])}, Remove: ids(rs[:3])}); err != nil {
@@ -258,10 +252,7 @@ func testRewriting(t *testing.T, open Opener, o Options) {
 	})
 	t.Run("shortening makes a thread smaller", func(t *testing.T) {
 		s, rewrite := opened(t)
-		lister, ok := s.(checkpoint.Lister)
-		if !ok {
-			t.Skip("the store does not list threads")
-		}
+		lister := able[checkpoint.Lister](t, s)
 		l := newLine("t")
 		for range 20 {
 			r := l.next()

@@ -217,10 +217,7 @@ func testLeases(t *testing.T, open Opener, o Options) {
 	})
 	t.Run("a list of threads says who holds them", func(t *testing.T) {
 		s, l := open(t), newLine("t")
-		lister, ok := s.(checkpoint.Lister)
-		if !ok {
-			t.Skip("the store does not list threads")
-		}
+		lister := able[checkpoint.Lister](t, s)
 		l.add(t, s, 1)
 		lease := func() checkpoint.Lease {
 			for info, err := range lister.Threads(t.Context(), checkpoint.ThreadFilter{}) {
@@ -262,10 +259,7 @@ func testScheduling(t *testing.T, open Opener, o Options) {
 	opened := func(t *testing.T) (checkpoint.Store, checkpoint.Scheduler) {
 		t.Helper()
 		s := open(t)
-		sch, ok := s.(checkpoint.Scheduler)
-		if !ok {
-			t.Skip("the store does not know what is due")
-		}
+		sch := able[checkpoint.Scheduler](t, s)
 		return s, sch
 	}
 	due := func(t *testing.T, s checkpoint.Scheduler, before time.Time, limit int) []checkpoint.Waiting {
@@ -423,10 +417,7 @@ func testScheduling(t *testing.T, open Opener, o Options) {
 	})
 	t.Run("a copy is due when the thread copied is, and nobody holds it", func(t *testing.T) {
 		s, sch := opened(t)
-		c, ok := s.(checkpoint.Copier)
-		if !ok {
-			t.Skip("the store does not copy threads")
-		}
+		c := able[checkpoint.Copier](t, s)
 		l := newLine("t")
 		l.write(t, s, at(l, epochStart))
 		mustWrite(t, s, &checkpoint.Write{Log: l.log, Claim: true, Holder: string(l.run), Lease: long})
@@ -508,10 +499,7 @@ func testRemoving(t *testing.T, open Opener, _ Options) {
 func testLogs(t *testing.T, open Opener, _ Options) {
 	t.Run("the logs of a thread are listed by namespace", func(t *testing.T) {
 		s := open(t)
-		lister, ok := s.(checkpoint.Lister)
-		if !ok {
-			t.Skip("the store does not list threads")
-		}
+		lister := able[checkpoint.Lister](t, s)
 		newLine("other").add(t, s, 1)
 		want := map[string]int64{"b": 2, "": 3, "b/a": 1}
 		heads := map[string]checkpoint.ID{}

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // JSON becomes CBOR and comes back byte for byte, whatever is in it: the order of
@@ -41,123 +42,86 @@ const maxDepth = 10000
 // appendCBOR appends values that follow one another without anything between.
 // What is not that comes back as well.
 func appendCBOR(dst, src []byte) []byte {
-	for i := 0; i < len(src); {
-		from := len(dst)
-		out, next := appendValue(dst, src, i, 0)
-		if next < 0 {
+	for c := (jsonscan.Codec{B: src}); c.I < len(src); {
+		from, i := len(dst), c.I
+		if dst = appendValue(dst, &c, 0); c.Err != nil { // it stays text together with all behind it
 			return appendRaw(dst[:from], src[i:])
 		}
-		dst, i = out, next
 	}
 	return dst
 }
 
-// appendValue appends the value that begins at i and returns where it ends, -1 if
-// it has to stay text together with all around it.
-func appendValue(dst, src []byte, i, depth int) ([]byte, int) {
-	if i >= len(src) || depth > maxDepth {
-		return dst, -1
+// appendValue reads a value and appends it.
+func appendValue(dst []byte, c *jsonscan.Codec, depth int) []byte {
+	if b := c.Peek(); b == '{' || b == '[' {
+		return appendItems(dst, c, depth+1)
 	}
-	switch c := src[i]; c {
-	case '"':
-		return appendString(dst, src, i)
-	case '{', '[':
-		return appendItems(dst, src, i, depth+1)
-	case 't':
-		return appendWord(dst, src, i, "true", cborTrue)
-	case 'f':
-		return appendWord(dst, src, i, "false", cborFalse)
-	case 'n':
-		return appendWord(dst, src, i, "null", cborNull)
+	switch token := c.Value(); {
+	case c.Err != nil:
+		return dst
+	case token[0] == '"':
+		return appendString(dst, token)
+	case token[0] == 't':
+		return append(dst, cborTrue)
+	case token[0] == 'f':
+		return append(dst, cborFalse)
+	case token[0] == 'n':
+		return append(dst, cborNull)
 	default:
-		return appendNumber(dst, src, i)
+		return appendNumber(dst, token)
 	}
-}
-
-func appendWord(dst, src []byte, i int, word string, as byte) ([]byte, int) {
-	if end := i + len(word); end <= len(src) && string(src[i:end]) == word {
-		return append(dst, as), end
-	}
-	return dst, -1
 }
 
 // appendItems is appendValue for an object or an array.
-func appendItems(dst, src []byte, i, depth int) ([]byte, int) {
-	object, last, major := src[i] == '{', src[i]+2, byte(cborArray)
-	if object {
+func appendItems(dst []byte, c *jsonscan.Codec, depth int) []byte {
+	if depth > maxDepth {
+		c.Fail()
+		return dst
+	}
+	open, major := c.Peek(), byte(cborArray)
+	if open == '{' {
 		major = cborMap
 	}
-	head, n := len(dst), 0
+	head, n, last := len(dst), 0, open+2 // the closing bracket
 	dst = append(dst, 0)
-	for i++; ; n++ {
-		if n == 0 && i < len(src) && src[i] == last {
-			break
+	for c.I++; c.Err == nil && c.Peek() != last; n++ {
+		if n > 0 {
+			c.Expect(',')
 		}
-		if object {
-			if i >= len(src) || src[i] != '"' {
-				return dst, -1
+		if open == '{' {
+			if c.Peek() != '"' {
+				c.Fail()
+				return dst
 			}
-			if dst, i = appendString(dst, src, i); i < 0 || i >= len(src) || src[i] != ':' {
-				return dst, -1
-			}
-			i++
+			dst = appendValue(dst, c, depth)
+			c.Expect(':')
 		}
-		if dst, i = appendValue(dst, src, i, depth); i < 0 || i >= len(src) {
-			return dst, -1
-		}
-		if src[i] == last {
-			n++
-			break
-		}
-		if src[i] != ',' {
-			return dst, -1
-		}
-		i++
+		dst = appendValue(dst, c, depth)
 	}
+	c.Expect(last)
 	if n < 24 {
 		dst[head] = major | byte(n)
 	} else {
 		dst[head] = major | cborOpen
 		dst = append(dst, cborEnd)
 	}
-	return dst, i + 1
+	return dst
 }
 
 // appendString is appendValue for a string.
-func appendString(dst, src []byte, i int) ([]byte, int) {
-	from, escaped := i, false
-	for i++; ; i++ {
-		if i >= len(src) || src[i] < ' ' {
-			return dst, -1
-		}
-		if src[i] == '"' {
-			break
-		}
-		if src[i] == '\\' {
-			escaped = true
-			i++
-		}
-	}
-	inner, token := src[from+1:i], src[from:i+1]
-	if !escaped {
+func appendString(dst, token []byte) []byte {
+	inner := token[1 : len(token)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
 		if utf8.Valid(inner) && !hasSeparator(inner) {
-			return append(appendHead(dst, cborText, uint64(len(inner))), inner...), i + 1
+			return append(appendHead(dst, cborText, uint64(len(inner))), inner...)
 		}
-		return appendRaw(dst, token), i + 1
+		return appendRaw(dst, token)
 	}
-	start := len(dst)
-	// The text is shorter than the token, so the head has room enough; the
-	// text moves if it needs less.
-	dst = appendHead(dst, cborText, uint64(len(inner)))
-	body := len(dst)
-	dst = append(dst, unescape(inner)...)
-	text := dst[body:]
+	text := unescape(inner)
 	if !utf8.Valid(text) || !bytes.Equal(appendQuoted(nil, text), token) {
-		return appendRaw(dst[:start], token), i + 1
+		return appendRaw(dst, token)
 	}
-	var head [9]byte
-	h := appendHead(head[:0], cborText, uint64(len(text)))
-	return slices.Replace(dst, start, body, h...), i + 1
+	return append(appendHead(dst, cborText, uint64(len(text))), text...)
 }
 
 // hasSeparator reports whether U+2028 or U+2029 are in b: encoding/json escapes
@@ -252,65 +216,28 @@ func appendQuoted(dst, text []byte) []byte {
 }
 
 // appendNumber is appendValue for a number.
-func appendNumber(dst, src []byte, i int) ([]byte, int) {
-	from, negative, whole := i, src[i] == '-', true
-	if negative {
-		i++
-	}
-	digits := i
-	if i = skipDigits(src, i); i == digits {
-		return dst, -1
-	}
-	if src[digits] == '0' {
-		i = digits + 1 // another zero is no part of it
-	}
-	if i+1 < len(src) && src[i] == '.' && isDigit(src[i+1]) {
-		i, whole = skipDigits(src, i+1), false
-	}
-	if i < len(src) && src[i]|0x20 == 'e' {
-		j := i + 1
-		if j < len(src) && (src[j] == '+' || src[j] == '-') {
-			j++
-		}
-		if j < len(src) && isDigit(src[j]) {
-			i, whole = skipDigits(src, j), false
-		}
-	}
-	token := src[from:i]
-	if whole {
-		n, err := strconv.ParseUint(string(src[digits:i]), 10, 64)
+func appendNumber(dst, token []byte) []byte {
+	if !bytes.ContainsAny(token, ".eE") {
+		digits, negative := bytes.CutPrefix(token, []byte{'-'})
+		n, err := strconv.ParseUint(string(digits), 10, 64)
 		switch {
 		case err != nil || negative && n == 0:
-			return appendRaw(dst, token), i
+			return appendRaw(dst, token)
 		case negative:
-			return appendHead(dst, cborNeg, n-1), i
+			return appendHead(dst, cborNeg, n-1)
 		}
-		return appendHead(dst, cborUint, n), i
+		return appendHead(dst, cborUint, n)
 	}
 	f, err := strconv.ParseFloat(string(token), 64)
-	if err != nil || len(token) < 5 {
-		return appendRaw(dst, token), i
-	}
 	var room [32]byte
-	if !bytes.Equal(appendFloat(room[:0], f), token) {
-		return appendRaw(dst, token), i
-	}
 	switch {
+	case err != nil || len(token) < 5 || !bytes.Equal(appendFloat(room[:0], f), token):
 	case float64(float32(f)) == f:
-		return binary.BigEndian.AppendUint32(append(dst, cborFloat32), math.Float32bits(float32(f))), i
+		return binary.BigEndian.AppendUint32(append(dst, cborFloat32), math.Float32bits(float32(f)))
 	case len(token) > 8:
-		return binary.BigEndian.AppendUint64(append(dst, cborFloat64), math.Float64bits(f)), i
+		return binary.BigEndian.AppendUint64(append(dst, cborFloat64), math.Float64bits(f))
 	}
-	return appendRaw(dst, token), i
-}
-
-func isDigit(c byte) bool { return c-'0' <= 9 }
-
-func skipDigits(b []byte, i int) int {
-	for i < len(b) && isDigit(b[i]) {
-		i++
-	}
-	return i
+	return appendRaw(dst, token)
 }
 
 // appendFloat writes as encoding/json does.

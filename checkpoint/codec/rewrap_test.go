@@ -2,6 +2,7 @@ package codec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -26,7 +27,7 @@ func everything(t *testing.T, s *Store, thread checkpoint.ThreadID, epochs ...ch
 			}
 			c := *r
 			c.Log.Thread = ""
-			b, err := checkpoint.Marshal(&c)
+			b, err := json.Marshal(&c)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -238,6 +239,19 @@ type SideQuery struct {
 	From, Below []byte
 	Desc        bool
 	Limit       int
+}
+
+// Range returns where the keys begin that the query selects, and where they end: neither is
+// nil. None begins with ten bytes 255, as a kind is none.
+func (q *SideQuery) Range() (from, below []byte) {
+	from, below = q.From, q.Below
+	if from == nil {
+		from = []byte{}
+	}
+	if below == nil {
+		below = bytes.Repeat([]byte{255}, 10)
+	}
+	return from, below
 }
 
 // ListQuery selects threads that are listed: with a prefix all that have it, else those

@@ -23,6 +23,12 @@ type Options struct {
 	// Remove is how many rows a commit removes at most while others are left: more go in
 	// several commits, so that nobody waits long for one; 0 means any number.
 	Remove int
+
+	// Leave is for drivers that can't take back what they sent: their Commit and Delete get
+	// contexts without an end, and an end of their own is theirs to see to. A caller whose
+	// context ends leaves them to themselves, and the next one with something to do with the
+	// thread waits for them: so it finds a change done or not done, and not done later.
+	Leave bool
 }
 
 // Engine is a [checkpoint.Store] over a [Driver]. It also implements [checkpoint.Lister],
@@ -52,7 +58,7 @@ var (
 // New returns the store of a driver. Closing it closes the driver.
 func New(d Driver, o Options) *Engine {
 	e := &Engine{driver: d, remove: o.Remove, threads: map[checkpoint.ThreadID]*thread{}}
-	e.queue.init(d, max(o.Writers, 1))
+	e.queue.init(d, o)
 	return e
 }
 
@@ -115,7 +121,10 @@ func (e *Engine) start(ctx context.Context, thread checkpoint.ThreadID) error {
 	if strings.HasPrefix(string(thread), string(Reserved)) {
 		return fmt.Errorf("%w: the ID of a thread can't begin with %q", checkpoint.ErrInvalid, Reserved)
 	}
-	return checkpoint.Log{Thread: thread}.Check()
+	if err := (checkpoint.Log{Thread: thread}).Check(); err != nil {
+		return err
+	}
+	return e.queue.await(ctx, thread)
 }
 
 // Reserved begins the IDs that rows other than those of threads stand under.
@@ -131,13 +140,17 @@ type others struct {
 	e *Engine
 }
 
-func (o others) Load(ctx context.Context, log checkpoint.Log) (Loaded, error) {
-	l, err := o.Driver.Load(ctx, log)
+func (o others) Load(ctx context.Context, log checkpoint.Log) (l Loaded, err error) {
+	if err = o.e.queue.await(ctx, log.Thread); err == nil {
+		l, err = o.Driver.Load(ctx, log)
+	}
 	return l, o.e.failed(ctx, err)
 }
 
-func (o others) Side(ctx context.Context, of checkpoint.ThreadID, q SideQuery) ([]SideRow, error) {
-	rows, err := o.Driver.Side(ctx, of, q)
+func (o others) Side(ctx context.Context, of checkpoint.ThreadID, q SideQuery) (rows []SideRow, err error) {
+	if err = o.e.queue.await(ctx, of); err == nil {
+		rows, err = o.Driver.Side(ctx, of, q)
+	}
 	return rows, o.e.failed(ctx, err)
 }
 
@@ -570,7 +583,7 @@ func (e *Engine) Delete(ctx context.Context, id checkpoint.ThreadID) error {
 	}
 	defer func() { <-t.turn }()
 	t.forget()
-	return e.failed(ctx, e.driver.Delete(ctx, id))
+	return e.failed(ctx, e.queue.change(ctx, id, func(ctx context.Context) error { return e.driver.Delete(ctx, id) }))
 }
 
 // Close implements [checkpoint.Store]. Writes that have begun are finished.

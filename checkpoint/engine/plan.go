@@ -63,8 +63,8 @@ func planWrite(h *Header, st *logState, w *checkpoint.Write, row *Row, see looke
 	thread, ns := w.Log.Thread, w.Log.Namespace
 	c := &Commit{Thread: thread, Version: h.Version, Ref: st.ref}
 	if w.Record != nil {
-		if st.id != w.Head {
-			return p, conflict(w.Log, st.id, w.Head)
+		if err := w.Log.CheckHead(st.id, w.Head); err != nil {
+			return p, err
 		}
 		if p.needs = needs(st, w.Record, see); p.needs.id || p.needs.branch {
 			return p, nil
@@ -187,17 +187,6 @@ func labelsOf(metadata map[string]string) []string {
 	}
 	slices.Sort(labels)
 	return slices.Compact(labels)
-}
-
-// conflict says that the head of a log is not the one that a writer expected.
-func conflict(log checkpoint.Log, head, want checkpoint.ID) error {
-	show := func(id checkpoint.ID) string {
-		if id == "" {
-			return "none"
-		}
-		return string(id)
-	}
-	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", checkpoint.ErrConflict, log.Thread, log.Namespace, show(head), show(want))
 }
 
 // isNext reports whether id is the one after prev in the same run.

@@ -13,11 +13,15 @@ import (
 // waits, at once; a lone writer does not wait.
 type queue struct {
 	driver Driver
+	leave  bool          // see Options.Leave
 	lead   chan struct{} // held by whoever calls Commit
 	stop   chan struct{} // closed when the store is
 
 	mu      sync.Mutex
 	waiting []*waiting
+	closed  bool
+	going   sync.WaitGroup                          // calls that callers may leave; begun with mu held
+	left    map[checkpoint.ThreadID][]chan struct{} // those that were, closed when they end
 }
 
 type waiting struct {
@@ -26,8 +30,9 @@ type waiting struct {
 	done   chan struct{}
 }
 
-func (q *queue) init(d Driver, writers int) {
-	q.driver, q.lead, q.stop = d, make(chan struct{}, writers), make(chan struct{})
+func (q *queue) init(d Driver, o Options) {
+	q.driver, q.leave, q.lead, q.stop = d, o.Leave, make(chan struct{}, max(o.Writers, 1)), make(chan struct{})
+	q.left = map[checkpoint.ThreadID][]chan struct{}{}
 }
 
 // close waits for the commits that are under way, and lets no other begin.
@@ -36,10 +41,77 @@ func (q *queue) close() {
 		q.lead <- struct{}{}
 	}
 	close(q.stop)
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.going.Wait()
+}
+
+// change calls the driver to change a thread. If the caller leaves, and [Options.Leave] is set,
+// the call goes on: whoever comes to the thread next waits for it.
+func (q *queue) change(ctx context.Context, id checkpoint.ThreadID, call func(context.Context) error) error {
+	if !q.leave || ctx.Done() == nil {
+		return call(ctx)
+	}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return checkpoint.ErrClosed
+	}
+	q.going.Add(1)
+	q.mu.Unlock()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer q.going.Done()
+		err = call(context.WithoutCancel(ctx))
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		close(done)
+		if l := slices.DeleteFunc(slices.Clone(q.left[id]), func(c chan struct{}) bool { return c == done }); len(l) > 0 {
+			q.left[id] = l
+		} else {
+			delete(q.left, id)
+		}
+	}()
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-done:
+	default:
+		q.left[id] = append(q.left[id], done)
+	}
+	return ctx.Err()
+}
+
+// await waits for the calls that were left which change a thread.
+func (q *queue) await(ctx context.Context, id checkpoint.ThreadID) error {
+	for q.leave {
+		q.mu.Lock()
+		left := q.left[id]
+		q.mu.Unlock()
+		if len(left) == 0 {
+			break
+		}
+		select {
+		case <-left[0]:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // submit commits c. Its own error is c.Err.
 func (q *queue) submit(ctx context.Context, c *Commit) error {
+	if err := q.await(ctx, c.Thread); err != nil {
+		return err
+	}
 	select {
 	case q.lead <- struct{}{}:
 		q.mu.Lock()
@@ -47,7 +119,7 @@ func (q *queue) submit(ctx context.Context, c *Commit) error {
 		q.mu.Unlock()
 		if none {
 			defer func() { <-q.lead }()
-			return q.driver.Commit(ctx, []*Commit{c})
+			return q.commit(ctx, []*Commit{c})
 		}
 		<-q.lead
 	default:
@@ -77,6 +149,14 @@ func (q *queue) submit(ctx context.Context, c *Commit) error {
 			}
 		}
 	}
+}
+
+// commit commits. Callers leave none but those of their own alone.
+func (q *queue) commit(ctx context.Context, batch []*Commit) error {
+	if !q.leave { // which needs no memory
+		return q.driver.Commit(ctx, batch)
+	}
+	return q.change(ctx, batch[0].Thread, func(ctx context.Context) error { return q.driver.Commit(ctx, batch) })
 }
 
 // withdraw has nobody begin to commit w.
@@ -109,7 +189,7 @@ func (q *queue) run(ctx context.Context, mine *waiting) bool {
 	for i, w := range batch {
 		commits[i] = w.commit
 	}
-	err := q.driver.Commit(ctx, commits)
+	err := q.commit(ctx, commits)
 	_, apart := errors.AsType[undone](err)
 	apart = apart && len(batch) > 1
 	for _, w := range batch {

@@ -2,8 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/superstep-dev/superstep/checkpoint"
 )
 
 // gated is a driver whose commits take until they are let go.
@@ -19,13 +22,17 @@ func (g *gated) Commit(context.Context, []*Commit) error {
 	return nil
 }
 
+func (g *gated) Delete(ctx context.Context, _ checkpoint.ThreadID) error { return g.Commit(ctx, nil) }
+
+func (g *gated) Close() error { return nil }
+
 // Who waits for a commit that somebody else makes does nothing meanwhile, though the driver
 // takes another.
 func TestWhoWaitsForAnothersCommitIsAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
 		g := &gated{began: make(chan chan struct{}, 4)}
-		q.init(g, 2)
+		q.init(g, Options{Writers: 2})
 		over := make(chan error, 4)
 		submit := func() { go func() { over <- q.submit(t.Context(), &Commit{}) }() }
 		submit()
@@ -47,4 +54,64 @@ func TestWhoWaitsForAnothersCommitIsAtRest(t *testing.T) {
 		}
 		q.close()
 	})
+}
+
+// A change whose caller has left goes on, and who comes to its thread next waits for it, as
+// does the end of the store; other threads don't.
+func TestAChangeThatWasLeftIsWaitedFor(t *testing.T) {
+	for what, change := range map[string]func(ctx context.Context, e *Engine) error{
+		"write": func(ctx context.Context, e *Engine) error {
+			_, err := e.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true})
+			return err
+		},
+		"delete": func(ctx context.Context, e *Engine) error { return e.Delete(ctx, "t") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &gated{Driver: new(Memory), began: make(chan chan struct{}, 4)}
+				e := New(g, Options{Leave: true})
+				ctx, leave := context.WithCancel(t.Context())
+				left := make(chan error)
+				go func() { left <- change(ctx, e) }()
+				let := <-g.began
+				leave()
+				if err := <-left; !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				reads := func(thread checkpoint.ThreadID) chan error {
+					over := make(chan error, 1)
+					go func() {
+						_, _, err := e.Head(t.Context(), checkpoint.Log{Thread: thread})
+						over <- err
+					}()
+					return over
+				}
+				next, other, closed := reads("t"), reads("other"), make(chan error, 1)
+				synctest.Wait()
+				if err := <-other; !errors.Is(err, checkpoint.ErrNotFound) || len(next) > 0 {
+					t.Fatalf("another thread: %v; %d didn't wait", err, len(next))
+				}
+				short, leave := context.WithCancel(t.Context())
+				leave()
+				if _, _, err := e.Head(short, checkpoint.Log{Thread: "t"}); !errors.Is(err, context.Canceled) {
+					t.Fatal("who waits leaves too:", err)
+				}
+				close(let)
+				if err := <-next; !errors.Is(err, checkpoint.ErrNotFound) {
+					t.Fatal(err)
+				}
+				go func() { left <- change(t.Context(), e) }()
+				let = <-g.began
+				go func() { closed <- e.Close() }()
+				synctest.Wait()
+				if len(closed) > 0 {
+					t.Fatal("the store was closed meanwhile")
+				}
+				close(let)
+				if err := errors.Join(<-left, <-closed); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
 }

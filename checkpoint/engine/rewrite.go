@@ -99,31 +99,26 @@ func (w *rewriting) read(ctx context.Context, h *Header, st *logState) error {
 }
 
 // find returns where the records that go and those that are replaced stand in w.rows. Once
-// it has begun, what goes may be gone.
+// it has begun, some of what goes is gone.
 func (w *rewriting) find() (gone map[int]bool, with map[int]Row, err error) {
-	at := make(map[checkpoint.ID]int, len(w.rows))
-	for i := range w.rows {
-		at[w.rows[i].ID] = i
-	}
-	gone, with = make(map[int]bool, len(w.r.Remove)), map[int]Row{}
-	for _, id := range w.r.Remove {
-		if i, ok := at[id]; ok {
-			gone[i] = true
-		} else if !w.begun {
-			return nil, nil, fmt.Errorf("%w: log %v has no record %s", checkpoint.ErrNotFound, w.r.Log, id)
-		}
-	}
+	with = map[int]Row{}
 	if w.begun {
+		gone = make(map[int]bool, len(w.r.Remove))
+		goes := make(map[checkpoint.ID]bool, len(w.r.Remove))
+		for _, id := range w.r.Remove {
+			goes[id] = true
+		}
+		for i := range w.rows {
+			if goes[w.rows[i].ID] {
+				gone[i] = true
+			}
+		}
 		return gone, with, nil
 	}
-	for _, rec := range w.r.Replace {
-		i, ok := at[rec.ID]
-		if !ok {
-			return nil, nil, fmt.Errorf("%w: log %v has no record %s", checkpoint.ErrNotFound, w.r.Log, rec.ID)
-		}
-		if old := &w.rows[i]; old.Branch != rec.Branch || old.Seq != rec.Seq {
-			return nil, nil, fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", checkpoint.ErrInvalid, rec.ID, w.r.Log)
-		}
+	gone, recs, err := w.r.Find(len(w.rows), func(i int) (checkpoint.ID, checkpoint.Branch, int64) {
+		return w.rows[i].ID, w.rows[i].Branch, w.rows[i].Seq
+	})
+	for i, rec := range recs {
 		row, err := rowOf(rec)
 		if err != nil {
 			return nil, nil, err
@@ -131,7 +126,7 @@ func (w *rewriting) find() (gone map[int]bool, with map[int]Row, err error) {
 		row.Place, row.Top = w.rows[i].Place, w.rows[i].Top
 		with[i] = row
 	}
-	return gone, with, left(w.r, w.rows, gone)
+	return gone, with, err
 }
 
 func (w *rewriting) plan(ctx context.Context, t *thread) (*Commit, error) {
@@ -149,8 +144,8 @@ func (w *rewriting) plan(ctx context.Context, t *thread) (*Commit, error) {
 		if err := r.CheckHold(h.Fence, h.Lease, l.Now); err != nil {
 			return nil, err
 		}
-		if st.id != r.Head {
-			return nil, conflict(r.Log, st.id, r.Head)
+		if err := r.Log.CheckHead(st.id, r.Head); err != nil {
+			return nil, err
 		}
 	}
 	if err := w.read(ctx, &h, st); err != nil {
@@ -256,35 +251,6 @@ func (e *Engine) forgetBranches(ctx context.Context, c *Commit, ns string, kept 
 		if !kept[g.branch] {
 			c.Delete = append(c.Delete, rows[i].Key)
 		}
-	}
-	return nil
-}
-
-// left checks that what remains can stand.
-func left(r *checkpoint.Rewrite, all []Row, gone map[int]bool) error {
-	if len(gone) == len(all) {
-		return nil
-	}
-	newest := map[checkpoint.Branch]int{}
-	kept := map[checkpoint.Branch]bool{}
-	for i := range all {
-		p := &all[i]
-		newest[p.Branch] = i
-		if gone[i] {
-			continue
-		}
-		if p.Branch != "" && !kept[p.Branch] && checkpoint.Branch(p.ID) != p.Branch {
-			return fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", checkpoint.ErrInvalid, p.Branch, r.Log)
-		}
-		kept[p.Branch] = true
-	}
-	for b, i := range newest {
-		if kept[b] && gone[i] {
-			return fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", checkpoint.ErrInvalid, all[i].ID)
-		}
-	}
-	if gone[len(all)-1] {
-		return fmt.Errorf("%w: the head of log %v goes, though others stay", checkpoint.ErrInvalid, r.Log)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 // The binary form of a row without its data. Its first byte says which form it is, and what
 // is left out.
 const (
-	rowForm   = 3
+	rowForm   = 4
 	rowForms  = 0x07
 	rowText   = 0x08 // its ID is no UUID
 	rowSeq    = 0x10 // its number is not its place
@@ -157,7 +157,7 @@ const (
 )
 
 var words = [...]string{
-	`{"v":100`, `{"v":200`, `,"p":`, `,"e":`, `,"o":0,"g":"`, `,"g":"`, `","h":[`, `],"c":["`, `"],"k":["`, `"],"r":"`, `],"k":["`, `],"r":"`, `],"c":[["`,
+	`{"v":100`, `","p":`, `,"p":`, `,"e":`, `,"o":0,"h":[`, `","o":0,"h":[`, `","h":[`, `],"c":["`, `"],"k":["`, `"],"r":"`, `],"k":["`, `],"r":"`, `],"c":[["`,
 	`"}`, `","`, `"],["`, `,"o":`, `,"x":[`, `,"m":{"`, `":"`, `,"z":[`, `,"a":`, `,"n":`, `,"w":[{"task":`, `,"questions":[{"id":"`, `,"key":"`, `,"node":"`,
 	`,"when":"inside"`, `,"j":[{"join":"`,
 	`{"v":100,"g":"`, `{"v":100,"p":`, `"]}`, `]}`,

@@ -330,7 +330,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 		}
 	})
 	t.Run("of a record", func(t *testing.T) {
-		line(`{"seq":1,"v":7,"at":"2026-11-21T12:00:00Z","thread":"t","id":"x","bytes":10,"v":9900`)
+		line(`{"seq":1,"v":8,"at":"2026-11-21T12:00:00Z","thread":"t","id":"x","bytes":10,"v":9900`)
 		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), checkpoint.Log{Thread: id})
 		if !errors.Is(err, checkpoint.ErrVersion) || !strings.Contains(err.Error(), "99.0") {
 			t.Fatal(err)

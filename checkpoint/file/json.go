@@ -5,9 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/crc32"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -122,142 +120,33 @@ func rawSize(raw []byte) int {
 	return n
 }
 
-// cursor walks over compact JSON.
-type cursor struct {
-	b   []byte
-	i   int
-	err error
-}
-
-func (c *cursor) fail() {
-	if c.err == nil {
-		c.err = fmt.Errorf("%w (at byte %d of it)", errNotALine, c.i)
-	}
-}
-
-func (c *cursor) expect(b byte) {
-	if c.err != nil || c.i >= len(c.b) || c.b[c.i] != b {
-		c.fail()
-		return
-	}
-	c.i++
-}
-
-// more steps over a comma, and reports whether there was one.
-func (c *cursor) more() bool {
-	if c.err == nil && c.i < len(c.b) && c.b[c.i] == ',' {
-		c.i++
-		return true
-	}
-	return false
-}
-
-func (c *cursor) key() []byte {
-	k := c.value()
-	c.expect(':')
-	if c.err != nil || len(k) < 2 || k[0] != '"' {
-		c.fail()
-		return nil
-	}
-	return k[1 : len(k)-1]
-}
-
-func (c *cursor) number() int64 {
-	n, err := strconv.ParseInt(string(c.value()), 10, 64)
-	if err != nil {
-		c.fail()
-	}
-	return n
-}
-
-func (c *cursor) truth() bool { return string(c.value()) == "true" }
-
-func (c *cursor) text() string {
-	s, ok := textOf(c.value())
+// textIn reads what appendText wrote.
+func textIn(c *jsonscan.Codec) string {
+	s, ok := textOf(c.Value())
 	if !ok {
-		c.fail()
+		c.Fail()
 	}
 	return s
 }
 
-// list calls f where each element of an array begins.
-func (c *cursor) list(f func()) {
-	c.expect('[')
-	if c.err == nil && c.i < len(c.b) && c.b[c.i] != ']' {
-		for f(); c.more(); {
-			f()
-		}
-	}
-	c.expect(']')
-}
-
-// value steps over one JSON value and returns it.
-func (c *cursor) value() []byte {
-	start, depth := c.i, 0
-	for c.err == nil && c.i < len(c.b) {
-		switch c.b[c.i] {
-		case '"':
-			c.quoted()
-		case '{', '[':
-			depth++
-			c.i++
-			continue
-		case '}', ']':
-			if depth == 0 {
-				c.fail()
-				return nil
-			}
-			depth--
-			c.i++
-		case ',', ':':
-			if depth == 0 {
-				c.fail()
-				return nil
-			}
-			c.i++
-			continue
-		default:
-			for c.i < len(c.b) && !delimiter(c.b[c.i]) {
-				c.i++
-			}
-		}
-		if c.err != nil {
-			return nil
-		}
-		if depth == 0 {
-			return c.b[start:c.i]
-		}
-	}
-	c.fail()
-	return nil
-}
-
-func delimiter(b byte) bool {
-	switch b {
-	case ',', ':', '}', ']', '{', '[', '"':
-		return true
-	}
-	return false
-}
-
 // quoted steps over a string, as far as a quote with an even number of backslashes before
 // it, and returns what is between its quotes.
-func (c *cursor) quoted() []byte {
-	c.expect('"')
-	for start, i := c.i, c.i; c.err == nil; i++ {
-		n := bytes.IndexByte(c.b[min(i, len(c.b)):], '"')
+func quoted(c *jsonscan.Codec) []byte {
+	c.Expect('"')
+	for start, i := c.I, c.I; c.Err == nil; i++ {
+		n := bytes.IndexByte(c.B[min(i, len(c.B)):], '"')
 		if n < 0 {
-			c.fail()
+			c.Fail()
 			break
 		}
 		i += n
 		k := i
-		for k > start && c.b[k-1] == '\\' {
+		for k > start && c.B[k-1] == '\\' {
 			k--
 		}
 		if (i-k)%2 == 0 {
-			c.i = i + 1
-			return c.b[start:i]
+			c.I = i + 1
+			return c.B[start:i]
 		}
 	}
 	return nil
@@ -269,9 +158,8 @@ func values(b []byte) (n int) {
 	if bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {
 		return 0
 	}
-	for c := (cursor{b: b}); c.i < len(b); n++ {
-		v := c.value()
-		if c.err != nil || v[0] <= ' ' || v[0] != '{' && v[0] != '[' && v[0] != '"' && !json.Valid(v) {
+	for c := (jsonscan.Codec{B: b}); c.I < len(b); n++ {
+		if c.Value(); c.Err != nil {
 			return 0
 		}
 	}

@@ -143,7 +143,7 @@ func TestALeaseInShortOutlivesTheLinesThatItLeavesOut(t *testing.T) {
 // A line that leaves out what no line before says is damage.
 func TestALeaseInShortNeedsOneBeforeIt(t *testing.T) {
 	dir := t.TempDir()
-	body := `{"seq":1,"v":7,"at":"2026-11-21T12:00:00Z","thread":"t","run":"01a20281-baab-79f2-8065-fc7c","lease":0,"bytes":1,"s":1`
+	body := `{"seq":1,"v":8,"at":"2026-11-21T12:00:00Z","thread":"t","run":"01a20281-baab-79f2-8065-fc7c","lease":0,"bytes":1,"s":1`
 	writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf("t"), []byte(body)), '\n'))
 	s := mustOpen(t, dir, Options{})
 	_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})

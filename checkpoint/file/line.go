@@ -12,10 +12,11 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // Version is the format version of the files that this package reads and writes.
-const Version = 7
+const Version = 8
 
 // fullEvery is after how many lines a record of the thread's own log leaves nothing out, so
 // that not many of them have to be read.
@@ -81,98 +82,52 @@ func (k idKey) apart(prev idKey) bool { return prev != (idKey{}) && !k.follows(p
 // firstOfRun ends the ID of the first record of a run, which its line leaves out.
 const firstOfRun = "00000001"
 
-const formatMember = `"v":100` // what records of format 100 leave out
+const plainFormat = "100" // which records leave out
 
-// codec writes a line or reads one. Its methods take the members of a line in their order:
-// each writes the value, unless it is the other one, or reads it, and takes the other one
-// where the line doesn't have the member.
-type codec struct {
-	cursor
-	writing bool   // to b
-	key     []byte // the next member's when reading
-	start   int    // where it begins
-}
+// codec writes a line or reads one: see [jsonscan.Codec].
+type codec struct{ jsonscan.Codec }
 
-// step goes to the next member.
-func (c *codec) step() {
-	c.key = nil
-	if c.start = c.i + 1; c.err == nil && c.i < len(c.b) {
-		c.expect(',')
-		c.key = c.cursor.key()
-	}
-}
-
-// has reports whether the line has a member, of which the value is next. When writing it has
-// those that are said.
-func (c *codec) has(key string, said bool) bool {
-	if !c.writing {
-		return c.err == nil && string(c.key) == key
-	}
-	if said {
-		c.b = append(append(append(c.b, `,"`...), key...), `":`...)
-	}
-	return said
-}
-
-// take takes a member by how it is written and read.
-func take[T comparable](c *codec, key string, v *T, other T, write func([]byte, T) []byte, read func(*cursor) T) {
-	switch has := c.has(key, *v != other); {
-	case !has:
-		*v = other
-	case c.writing:
-		c.b = write(c.b, *v)
-	default:
-		*v = read(&c.cursor)
-		c.step()
-	}
-}
-
-func (c *codec) number(key string, n *int64, other int64) {
-	take(c, key, n, other, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }, (*cursor).number)
-}
+func (c *codec) number(key string, n *int64, other int64) { jsonscan.Integer(&c.Codec, key, n, other) }
 
 func (c *codec) truth(key string, v *bool, other bool) {
-	take(c, key, v, other, strconv.AppendBool, (*cursor).truth)
+	jsonscan.Take(&c.Codec, key, v, other, strconv.AppendBool, (*jsonscan.Codec).Bool)
 }
 
 func (c *codec) text(key string, s *string, other string) {
-	take(c, key, s, other, appendText[string], (*cursor).text)
+	jsonscan.Take(&c.Codec, key, s, other, appendText[string], textIn)
 }
 
 // time takes a time that is always said, in nanoseconds since 1970.
 func (c *codec) time(key string, at *int64) {
-	if !c.has(key, true) {
-		c.fail()
-	} else if c.writing {
-		c.b = append(time.Unix(0, *at).UTC().AppendFormat(append(c.b, '"'), time.RFC3339Nano), '"')
+	if !c.Has(key, true) {
+		c.Fail()
+	} else if c.Writing {
+		c.B = append(time.Unix(0, *at).UTC().AppendFormat(append(c.B, '"'), time.RFC3339Nano), '"')
 	} else {
-		t, err := time.Parse(time.RFC3339Nano, string(bytes.Trim(c.value(), `"`)))
+		t, err := time.Parse(time.RFC3339Nano, string(bytes.Trim(c.Value(), `"`)))
 		if *at = t.UnixNano(); err != nil {
-			c.fail()
+			c.Fail()
 		}
-		c.step()
+		c.Step()
 	}
 }
 
 // texts takes an array of texts. One that isn't said stays.
 func texts[T ~string | ~[]byte](c *codec, key string, l *[]T, said bool) {
-	if !c.has(key, said) {
+	if !c.Has(key, said) {
 		return
 	}
-	if c.writing {
-		c.b = append(c.b, '[')
-		for i, s := range *l {
-			if i > 0 {
-				c.b = append(c.b, ',')
-			}
-			c.b = appendText(c.b, s)
+	if !c.Writing {
+		*l = nil
+	}
+	c.List(len(*l), func(i int) {
+		if c.Writing {
+			c.B = appendText(c.B, (*l)[i])
+		} else {
+			*l = append(*l, T(textIn(&c.Codec)))
 		}
-		c.b = append(c.b, ']')
-		return
-	}
-	*l = nil
-	c.list(func() { *l = append(*l, T(c.cursor.text())) })
-	c.step()
+	})
+	c.Step()
 }
 
 // puts takes side rows: their keys and values in turn.
@@ -181,15 +136,15 @@ func (c *codec) puts(e *entry) {
 	for _, p := range e.put {
 		all = append(all, p.Key, p.Value)
 	}
-	from, size := c.start, len(c.b)
+	from, size := c.From, len(c.B)
 	texts(c, "put", &all, len(all) > 0)
-	if e.putSize = len(c.b) - size; c.writing {
+	if e.putSize = len(c.B) - size; c.Writing {
 		return
 	}
-	e.putSize = c.start - from
+	e.putSize = c.From - from
 	for p := range slices.Chunk(all, 2) {
 		if len(p) != 2 || len(p[0]) == 0 {
-			c.fail()
+			c.Fail()
 			return
 		}
 		e.put = append(e.put, engine.Put{Key: p[0], Value: p[1], Replace: true})
@@ -234,8 +189,8 @@ func (c *codec) line(e *entry, x *index, i int) {
 	if !e.beside {
 		c.row(e, lx, prev)
 	}
-	if !c.writing && (e.seq < 1 || c.i != len(c.b)) {
-		c.fail()
+	if !c.Writing && (e.seq < 1 || c.I != len(c.B)) {
+		c.Fail()
 	}
 }
 
@@ -245,7 +200,7 @@ func (c *codec) id(e *entry, prev idKey) {
 	var run, id string
 	e.key = keyOf(e.row.ID) // none as yet when reading
 	switch {
-	case !c.writing, e.key.follows(prev):
+	case !c.Writing, e.key.follows(prev):
 	case binary.BigEndian.Uint32(e.key[12:]) == 1:
 		run = string(e.row.ID[:len(e.row.ID)-len(firstOfRun)])
 	default:
@@ -254,7 +209,7 @@ func (c *codec) id(e *entry, prev idKey) {
 	c.text("run", &run, "")
 	c.text("id", &id, "")
 	switch {
-	case c.writing:
+	case c.Writing:
 		return
 	case run != "":
 		id = run + firstOfRun
@@ -287,12 +242,12 @@ func (c *codec) header(e *entry, x *index) {
 	if root {
 		next.Listed, next.Minute, next.Lease = true, time.Unix(0, e.at).Unix()/60, checkpoint.Lease{}
 	}
-	if !c.writing || e.loose {
+	if !c.Writing || e.loose {
 		e.header = next
 	}
 	h := &e.header
 	held, late := !root, int64(none)
-	if c.writing {
+	if c.Writing {
 		switch same := sameLease(&h.Lease, &was.Lease); {
 		case h.Lease == checkpoint.Lease{}:
 			held = !root && same
@@ -310,9 +265,9 @@ func (c *codec) header(e *entry, x *index) {
 		c.text("holder", &h.Lease.Holder, last.of(e))
 		h.Lease.TTL = time.Duration(ttl)
 		h.Lease.Until = engine.FromMicroseconds(e.at/1000 + h.Lease.TTL.Microseconds() + late)
-	} else if !c.writing && held {
+	} else if !c.Writing && held {
 		h.Lease = was.Lease
-	} else if !c.writing {
+	} else if !c.Writing {
 		h.Lease = checkpoint.Lease{}
 	}
 	fence := int64(was.Fence)
@@ -367,7 +322,7 @@ func (c *codec) row(e *entry, lx *logIndex, prev rowAt) {
 	c.number("place", &r.Place, e.seq)
 	c.number("count", &r.Count, r.Place)
 	size := int64(none)
-	if c.writing && (e.full || r.Bytes != prev.bytes+int64(len(r.Meta)+len(r.Data))) {
+	if c.Writing && (e.full || r.Bytes != prev.bytes+int64(len(r.Meta)+len(r.Data))) {
 		size = r.Bytes
 	}
 	c.number("bytes", &size, none)
@@ -378,19 +333,19 @@ func (c *codec) row(e *entry, lx *logIndex, prev rowAt) {
 	if e.full {
 		graph = nil
 	}
-	if c.writing {
-		c.b = e.body.append(c.b, r.Data, e.key, prev.id, graph)
+	if c.Writing {
+		c.B = e.body.append(c.B, r.Data, e.key, prev.id, graph)
 		return
 	}
-	if c.key == nil || c.err != nil {
-		c.fail()
+	if c.Next == nil || c.Err != nil {
+		c.Fail()
 		return
 	}
-	if err := e.body.read(c.b[c.start:]); err != nil {
-		c.err = err
+	if err := e.body.read(c.B[c.From:]); err != nil {
+		c.Err = err
 		return
 	}
-	c.i = len(c.b)
+	c.I = len(c.B)
 	if r.Bytes = size; size == none {
 		var room [512]byte
 		r.Bytes = prev.bytes + int64(len(e.body.meta(room[:0], e.key, prev.id, graph))+e.body.size)
@@ -418,10 +373,10 @@ func (x *index) write(thread checkpoint.ThreadID, seed uint32, e *entry) ([]byte
 	if e.full {
 		e.version, e.thread = Version, string(thread)
 	}
-	c := codec{cursor: cursor{b: make([]byte, 0, n)}, writing: true}
+	c := codec{jsonscan.Codec{Writing: true, B: make([]byte, 0, n)}}
 	c.line(e, x, -1)
-	c.b[0] = '{'
-	return append(seal(seed, c.b), '\n'), nil
+	c.B[0] = '{'
+	return append(seal(seed, c.B), '\n'), nil
 }
 
 // read returns what the body of a line says whose checksum fits, until the next call; see
@@ -429,108 +384,115 @@ func (x *index) write(thread checkpoint.ThreadID, seed uint32, e *entry) ([]byte
 func (x *index) read(body []byte, i int) (*entry, error) {
 	e := &x.reading
 	*e = entry{}
-	c := codec{cursor: cursor{b: body}}
-	c.expect('{')
-	c.start, c.key = c.i, c.cursor.key()
-	c.line(e, x, i)
-	return e, c.err
+	c := codec{jsonscan.Codec{B: body}}
+	c.Begin()
+	if c.line(e, x, i); c.Err != nil {
+		return e, fmt.Errorf("%w: %w", errNotALine, c.Err)
+	}
+	return e, nil
 }
 
 // body is a record as a line has it.
 type body struct {
-	members [][]byte // of the row's Meta
-	parent  []byte   // values of some
-	graph   []byte
-	kind    byte // of data: d for a value, s for several, r for other bytes
-	data    []byte
-	size    int // of the row's Data
-	room    [12][]byte
+	format, graph, parent []byte   // of the row's Meta, if they are there
+	members               [][]byte // the others, with their keys
+	kind                  byte     // of data: d for a value, s for several, r for other bytes
+	data                  []byte
+	size                  int // of the row's Data
+	room                  [12][]byte
 }
 
 // read reads the members of a record, with which the text ends.
 func (m *body) read(text []byte) error {
 	m.members = m.room[:0]
-	c := cursor{b: text}
-	for more := true; more && c.err == nil; more = c.more() {
-		at := c.i
-		switch k := string(c.key()); k {
+	c := jsonscan.Codec{B: text}
+	for more := true; more && c.Err == nil; more = c.More() {
+		at := c.I
+		switch k := string(c.Key()); k {
 		case "d": // the last, and the longest
-			m.kind, m.data, m.size, c.i = 'd', text[c.i:], len(text)-c.i, len(text)
+			m.kind, m.data, m.size, c.I = 'd', text[c.I:], len(text)-c.I, len(text)
 		case "ds":
-			from := c.i
-			c.list(func() { m.size += len(c.value()) })
-			m.kind, m.data = 's', text[from:c.i]
+			from := c.I
+			c.List(0, func(int) { m.size += len(c.Value()) })
+			m.kind, m.data = 's', text[from:c.I]
 		case "raw":
-			m.kind, m.data = 'r', c.quoted()
+			m.kind, m.data = 'r', quoted(&c)
 			m.size = rawSize(m.data)
+		case "v":
+			m.format = c.Value()
+		case "g":
+			m.graph = c.Value()
+		case "p":
+			m.parent = c.Value()
 		default:
-			v := c.value()
-			switch k {
-			case "p":
-				m.parent = v
-			case "g":
-				m.graph = v
-			}
-			m.members = append(m.members, text[at:c.i])
+			c.Value()
+			m.members = append(m.members, text[at:c.I])
 		}
 	}
-	if c.i != len(text) {
-		c.fail()
+	if c.I != len(text) {
+		c.Fail()
 	}
-	return c.err
+	return c.Err
 }
 
 // append appends a record: its Meta, which was read, without what the record before with its
 // ID and the graph of its log say, and its data.
 func (m *body) append(b, data []byte, id, prev idKey, graph []byte) []byte {
-	is := func(k []byte, key string) bool { return len(k) > 4 && k[1] == key[0] && k[2] == '"' }
-	start, apart := len(b), id.apart(prev)
 	var buf [32]byte
-	for i, k := range m.members {
-		switch {
-		case i == 0 && string(k) == formatMember:
-		case apart && is(k, "p") && bytes.Equal(k[4:], prev.parent(buf[:0])):
-		case is(k, "g") && bytes.Equal(k[4:], graph):
-		default:
-			b = append(append(b, ','), k...)
-		}
+	start := len(b)
+	if string(m.format) != plainFormat {
+		b = append(append(b, `,"v":`...), m.format...)
+	}
+	if m.graph != nil && !bytes.Equal(m.graph, graph) {
+		b = append(append(b, `,"g":`...), m.graph...)
+	}
+	if m.parent != nil && !(id.apart(prev) && bytes.Equal(m.parent, prev.parent(buf[:0]))) {
+		b = append(append(b, `,"p":`...), m.parent...)
+	}
+	for _, k := range m.members {
+		b = append(append(b, ','), k...)
 	}
 	if n := values(data); n == 1 {
 		b = append(append(b, `,"d":`...), data...)
 	} else if n > 1 {
-		c := cursor{b: data}
+		c := jsonscan.Codec{B: data}
 		b = append(b, `,"ds":`...)
 		for i := range n {
-			b = append(append(b, "[,"[min(i, 1)]), c.value()...)
+			b = append(append(b, "[,"[min(i, 1)]), c.Value()...)
 		}
 		b = append(b, ']')
 	} else if len(data) > 0 {
 		b = append(append(append(b, `,"raw":"`...), rawEscapes.Replace(string(data))...), '"')
 	}
 	if len(b) == start { // else there would be no record
-		b = append(append(b, ','), formatMember...)
+		b = append(append(b, `,"v":`...), m.format...)
 	}
 	return b
 }
 
 // meta appends the Meta of a row, whose record was read.
 func (m *body) meta(b []byte, id, prev idKey, graph []byte) []byte {
-	format, rest := []byte(formatMember), m.members
-	if len(rest) > 0 && bytes.HasPrefix(rest[0], []byte(`"v":`)) {
-		format, rest = rest[0], rest[1:]
+	if m.graph != nil {
+		graph = m.graph
 	}
-	b = append(append(append(b, '{'), format...), ',')
-	if m.parent == nil && id.apart(prev) {
-		b = append(prev.parent(append(b, `"p":`...)), ',')
+	b = append(b, `{"v":`...)
+	if m.format != nil {
+		b = append(b, m.format...)
+	} else {
+		b = append(b, plainFormat...)
 	}
-	if m.graph == nil && graph != nil {
-		b = append(append(append(b, `"g":`...), graph...), ',')
+	if graph != nil {
+		b = append(append(b, `,"g":`...), graph...)
 	}
-	for _, k := range rest {
-		b = append(append(b, k...), ',')
+	if m.parent != nil {
+		b = append(append(b, `,"p":`...), m.parent...)
+	} else if id.apart(prev) {
+		b = prev.parent(append(b, `,"p":`...))
 	}
-	b[len(b)-1] = '}'
-	return b
+	for _, k := range m.members {
+		b = append(append(b, ','), k...)
+	}
+	return append(b, '}')
 }
 
 // row returns row i of its log, whose line was read and has a checksum that fits.
@@ -556,9 +518,9 @@ func (x *index) row(thread checkpoint.ThreadID, text []byte, i int, meta bool) (
 	case m.kind == 'd':
 		r.Data = m.data
 	case m.kind == 's':
-		c := cursor{b: m.data}
+		c := jsonscan.Codec{B: m.data}
 		r.Data = make([]byte, 0, len(m.data))
-		c.list(func() { r.Data = append(r.Data, c.value()...) })
+		c.List(0, func(int) { r.Data = append(r.Data, c.Value()...) })
 	case m.kind == 'r':
 		r.Data = []byte(rawUnescapes.Replace(string(m.data)))
 	}

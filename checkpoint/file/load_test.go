@@ -372,10 +372,10 @@ func BenchmarkLoadConversation(b *testing.B) {
 // has the right checksum.
 func FuzzLine(f *testing.F) {
 	for _, l := range []string{
-		`{"seq":1,"v":7,"at":"2026-03-04T05:06:07Z","thread":"t","run":"01a20281-baab-79f2-8065-fc7c","fence":7,"bytes":40,"s":1,"g":"chat","d":{"a":[1,"\\\""]}`,
-		`{"seq":1,"v":7,"at":"2026-03-04T05:06:07Z","thread":"*AP8","beside":true,"fence":7,"woken":3,"version":5,"delete":["k"],"put":["*AAEC","a","k","v"],"clear":["x"]`,
+		`{"seq":1,"v":8,"at":"2026-03-04T05:06:07Z","thread":"t","run":"01a20281-baab-79f2-8065-fc7c","fence":7,"bytes":40,"s":1,"g":"chat","d":{"a":[1,"\\\""]}`,
+		`{"seq":1,"v":8,"at":"2026-03-04T05:06:07Z","thread":"*AP8","beside":true,"fence":7,"woken":3,"version":5,"delete":["k"],"put":["*AAEC","a","k","v"],"clear":["x"]`,
 		`{"seq":1,"at":"\`,
-		`{"seq":1,"v":7,"at":"2026-03-04T05:06:07Z","thread":"t","ns":"n","id":"x","lease":-1,"ttl":2,"holder":"p","due":5,"minute":3,"labels":["l"],"version":2,"place":4,"count":2,"bytes":1,"b":"y","q":3,"v":200,"x":1,"raw":"*\n\""`,
+		`{"seq":1,"v":8,"at":"2026-03-04T05:06:07Z","thread":"t","ns":"n","id":"x","lease":-1,"ttl":2,"holder":"p","due":5,"minute":3,"labels":["l"],"version":2,"place":4,"count":2,"bytes":1,"b":"y","q":3,"v":200,"x":1,"raw":"*\n\""`,
 		`{"seq":1,"at":"2026-03-04T05:06:07Z","id":"i","held":true,"a":[1,2],"h":[1,2],"ds":[5,6]`,
 	} {
 		f.Add(seal(seedOf("t"), []byte(l)))

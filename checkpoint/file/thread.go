@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -334,14 +335,14 @@ func (t *source) parse(x *index, b []byte, line, off int64) (*entry, error) {
 
 // ownerOf returns whose file it is by its first line.
 func ownerOf(b []byte) (checkpoint.ThreadID, bool) {
-	c := cursor{b: b}
-	c.expect('{')
-	for more := true; more && c.err == nil; more = c.more() {
-		if string(c.key()) == "thread" {
-			s := c.text()
-			return checkpoint.ThreadID(s), c.err == nil
+	c := jsonscan.Codec{B: b}
+	c.Expect('{')
+	for more := true; more && c.Err == nil; more = c.More() {
+		if string(c.Key()) == "thread" {
+			s := textIn(&c)
+			return checkpoint.ThreadID(s), c.Err == nil
 		}
-		c.value()
+		c.Value()
 	}
 	return "", false
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -136,26 +135,9 @@ func micros(t time.Time) *int64 {
 
 func ranges(prefixes [][]byte) (from, below [][]byte) {
 	for _, p := range prefixes {
-		from, below = append(from, p), append(below, end(engine.Below(p)))
+		from, below = append(from, p), append(below, engine.Below(p))
 	}
 	return from, below
-}
-
-// end returns the end of a range of keys: none begins with ten bytes 255, as a kind is
-// none.
-func end(below []byte) []byte {
-	if below == nil {
-		return bytes.Repeat([]byte{255}, 10)
-	}
-	return below
-}
-
-// blob keeps nil from becoming null.
-func blob(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // maxPlace is the highest place of a row, as the schema has it.
@@ -164,24 +146,8 @@ const maxPlace = 1<<28 - 1
 // plain reports whether superstep_commit is all of a commit.
 func plain(c *engine.Commit) bool { return len(c.Append) <= 1 && len(c.Replace)+len(c.Remove) == 0 }
 
-// Commit implements [engine.Driver]. It waits for no longer than its context lasts; what
-// was sent goes on.
-func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
-	done := make(chan error, 1)
-	d.sending.Add(1)
-	go func() {
-		defer d.sending.Done()
-		done <- d.commit(batch)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (d *driver) commit(batch []*engine.Commit) error {
+// Commit implements [engine.Driver]. It lasts for no longer than [Options.Timeout] each transaction.
+func (d *driver) Commit(_ context.Context, batch []*engine.Commit) error {
 	// Every writer, of any program, locks threads in the same order.
 	batch = slices.DeleteFunc(slices.Clone(batch), tooLong)
 	slices.SortStableFunc(batch, func(a, b *engine.Commit) int { return cmp.Compare(a.Thread, b.Thread) })
@@ -430,6 +396,8 @@ func (d *driver) query(ctx context.Context, op, query string, args []any, f func
 
 // Delete implements [engine.Driver].
 func (d *driver) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
 	k, _ := clip([]byte(thread))
 	return d.query(ctx, "delete a thread of", d.sql.delete, []any{k}, func(pgx.Rows) error { return nil })
 }
@@ -516,7 +484,8 @@ func (d *driver) Side(ctx context.Context, thread checkpoint.ThreadID, q engine.
 		limit = &q.Limit
 	}
 	k, _ := clip([]byte(thread))
-	err = d.query(ctx, "read", text, []any{k, blob(q.From), end(q.Below), limit}, func(rows pgx.Rows) error {
+	from, below := q.Range()
+	err = d.query(ctx, "read", text, []any{k, from, below, limit}, func(rows pgx.Rows) error {
 		var r engine.SideRow
 		err := rows.Scan(&r.Key, &r.Value, &r.Order)
 		out = append(out, r)

@@ -52,7 +52,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -145,8 +144,7 @@ type driver struct {
 	timeout time.Duration
 	sql     statements
 
-	sending sync.WaitGroup
-	closed  atomic.Bool
+	closed atomic.Bool
 }
 
 var (
@@ -218,13 +216,12 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, explain("open", db.Server, err)
 	}
 	d := &driver{db: db, timeout: o.Timeout, sql: newStatements(db.Quoted)}
-	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost}), d}, nil
+	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost, Leave: true}), d}, nil
 }
 
-// Close implements [engine.Driver]. Commits that have begun are finished.
+// Close implements [engine.Driver].
 func (d *driver) Close() error {
 	d.closed.Store(true)
-	d.sending.Wait()
 	d.db.Close()
 	return nil
 }

@@ -108,47 +108,12 @@ type line struct {
 	ExportedAt *time.Time          `json:"exported_at,omitempty"`
 
 	Log    string             `json:"log,omitempty"`
-	Record *record            `json:"record,omitempty"`
+	Record *checkpoint.Record `json:"record,omitempty"`
 	Result *checkpoint.Result `json:"result,omitempty"`
 
 	End     bool `json:"end,omitempty"`
 	Records int  `json:"records,omitempty"`
 	Results int  `json:"results,omitempty"`
-}
-
-// record is a record in JSON. Its own tags do, but for values that may be absent.
-type record struct {
-	checkpoint.Record
-	Changes []change `json:"changes,omitempty"`
-}
-
-type change struct {
-	Node string          `json:"node,omitempty"`
-	Task int             `json:"task,omitempty"`
-	Data json.RawMessage `json:"data,omitempty"`
-
-	Routing *checkpoint.Routing `json:"routing,omitempty"`
-
-	Began  int64 `json:"began,omitempty"`
-	Took   int64 `json:"took,omitempty"`
-	Failed int   `json:"failed,omitempty"`
-}
-
-func toLine(r *checkpoint.Record) *record {
-	out := &record{Record: *r}
-	for _, c := range r.Changes {
-		out.Changes = append(out.Changes, change(c))
-	}
-	return out
-}
-
-func (r *record) record(log checkpoint.Log) *checkpoint.Record {
-	out := &r.Record
-	out.Log = log
-	for _, c := range r.Changes {
-		out.Changes = append(out.Changes, checkpoint.Change(c))
-	}
-	return out
 }
 
 // Write writes a recording.
@@ -164,7 +129,7 @@ func (r *Recording) Write(w io.Writer) error {
 		for _, rec := range l.Records {
 			if err == nil {
 				end.Records++
-				err = e.Encode(line{Log: l.Namespace, Record: toLine(rec)})
+				err = e.Encode(line{Log: l.Namespace, Record: rec})
 			}
 		}
 		for i := range l.Results {
@@ -252,7 +217,8 @@ func Read(r io.Reader) (*Recording, error) {
 		}
 		switch {
 		case l.Record != nil:
-			rec := l.Record.record(checkpoint.Log{Thread: out.Header.Thread, Namespace: l.Log})
+			rec := l.Record
+			rec.Log = checkpoint.Log{Thread: out.Header.Thread, Namespace: l.Log}
 			if rec.ID == "" || rec.Seq < 1 || rec.Epoch == "" {
 				return nil, &LineError{n, errors.New("the record has no ID, epoch or sequence number")}
 			}

@@ -344,7 +344,7 @@ func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
 		return nil
 	}
 	sent := false // before, and not answered
-	v, err := d.call(ctx, "write to", threads, func(ctx context.Context) (any, error) {
+	v, err := d.call(ctx, "write to", true, func(ctx context.Context) (any, error) {
 		answers, err := d.send(ctx, threads, args)
 		sent = sent || err != nil && d.maySent(err)
 		return answers, err
@@ -376,7 +376,7 @@ func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
 func (d *driver) unstage(ctx context.Context, c *engine.Commit, stage string) {
 	if c.Err != nil && ctx.Err() == nil {
 		t := d.threadKey(c.Thread)
-		_, _ = d.call(ctx, "write to", nil, func(ctx context.Context) (any, error) {
+		_, _ = d.call(ctx, "write to", false, func(ctx context.Context) (any, error) {
 			return d.client.Unlink(ctx, t+":~m:"+stage, t+":~d:"+stage).Result()
 		})
 	}
@@ -421,7 +421,7 @@ func (d *driver) unexpected(op string, out []string) error {
 
 // Delete implements [engine.Driver].
 func (d *driver) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
-	_, err := d.script(ctx, "delete from", deleteScript, thread, []checkpoint.ThreadID{thread}, []any{string(thread)})
+	_, err := d.script(ctx, "delete from", deleteScript, thread, true, []any{string(thread)})
 	return err
 }
 
@@ -457,11 +457,8 @@ func clock(out []string) (time.Time, error) {
 	return time.Unix(s, us*1000).UTC(), errors.Join(err, err2)
 }
 
-// Load implements [engine.Driver]. It waits for commits that were left to themselves.
+// Load implements [engine.Driver].
 func (d *driver) Load(ctx context.Context, log checkpoint.Log) (l engine.Loaded, err error) {
-	if err := d.await(ctx, []checkpoint.ThreadID{log.Thread}); err != nil {
-		return l, err
-	}
 	out, err := d.eval(ctx, "read from", loadScript, log.Thread, log.Namespace)
 	if err != nil {
 		return l, err
@@ -684,7 +681,7 @@ func (d *driver) Waiting(ctx context.Context, q engine.WaitQuery) (page []engine
 
 // Names implements [engine.Driver].
 func (d *driver) Names(ctx context.Context, above checkpoint.ThreadID, most int) (all []checkpoint.ThreadID, err error) {
-	v, err := d.call(ctx, "list threads of", nil, func(ctx context.Context) (any, error) {
+	v, err := d.call(ctx, "list threads of", false, func(ctx context.Context) (any, error) {
 		return d.client.ZRangeByLex(ctx, d.prefix+"i:names", &goredis.ZRangeBy{Min: "(" + string(above), Max: "+", Count: int64(most)}).Result()
 	})
 	if err != nil {

@@ -46,7 +46,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,7 +114,6 @@ type driver struct {
 
 	mu    sync.Mutex
 	calls sync.WaitGroup // begun with mu held
-	late  map[checkpoint.ThreadID][]chan struct{}
 }
 
 var (
@@ -174,7 +172,7 @@ func open(ctx context.Context, client goredis.UniversalClient, own bool, o Optio
 	}
 	d := &driver{
 		client: client, own: own, server: place, prefix: o.Prefix, ttl: o.TTL, blind: true,
-		stop: make(chan struct{}), late: make(map[checkpoint.ThreadID][]chan struct{}),
+		stop: make(chan struct{}),
 	}
 	if c, ok := client.(*goredis.Client); ok {
 		d.blind = c.Options().MaxRetries > 0
@@ -190,12 +188,12 @@ func open(ctx context.Context, client goredis.UniversalClient, own bool, o Optio
 	if err := d.checkLayout(ctx); err != nil {
 		return nil, err
 	}
-	return &Store{engine.New(d, engine.Options{Writers: writers})}, nil
+	return &Store{engine.New(d, engine.Options{Writers: writers, Leave: true})}, nil
 }
 
 // inspect asks the server how it is set up.
 func (d *driver) inspect(ctx context.Context, o Options) error {
-	v, err := d.call(ctx, opening, nil, func(ctx context.Context) (any, error) { return d.client.Info(ctx).Result() })
+	v, err := d.call(ctx, opening, false, func(ctx context.Context) (any, error) { return d.client.Info(ctx).Result() })
 	if err != nil {
 		if e, ok := errors.AsType[goredis.Error](err); ok && (says(e, "NOPERM") || says(e, "ERR unknown command")) {
 			return nil // the server does not tell: it is used as it is
@@ -227,7 +225,7 @@ func (d *driver) inspect(ctx context.Context, o Options) error {
 // checkLayout compares the layout's version with ours, or leaves ours.
 func (d *driver) checkLayout(ctx context.Context) error {
 	key := d.prefix + "version"
-	v, err := d.call(ctx, opening, nil, func(ctx context.Context) (any, error) {
+	v, err := d.call(ctx, opening, false, func(ctx context.Context) (any, error) {
 		v, err := d.client.Get(ctx, key).Result()
 		if !errors.Is(err, goredis.Nil) {
 			return v, err
@@ -240,27 +238,20 @@ func (d *driver) checkLayout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(v.(string))
-	switch {
+	e := &Error{Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion}
+	switch n, err := strconv.Atoi(v.(string)); {
 	case err != nil || n < 1:
-		return &Error{
-			Package: "redis", Op: opening, Place: d.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
-			Fix: "choose another Options.Prefix or database",
-		}
+		e.Kind, e.What, e.Fix = ErrForeign, fmt.Sprintf("key %q is not a version number", key), "choose another Options.Prefix or database"
 	case n > layout:
-		return &Error{
-			Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", d.prefix, n, layout),
-			Fix:  "use a newer version of this module",
-		}
+		e.What = fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", d.prefix, n, layout)
+		e.Fix = "use a newer version of this module"
 	case n < layout:
-		return &Error{
-			Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the keys that begin with %q have layout version %d, of before the first release, which is not read any more", d.prefix, n),
-			Fix:  "use another Options.Prefix or database",
-		}
+		e.What = fmt.Sprintf("the keys that begin with %q have layout version %d, of before the first release, which is not read any more", d.prefix, n)
+		e.Fix = "use another Options.Prefix or database"
+	default:
+		return nil
 	}
-	return nil
+	return e
 }
 
 // Close implements [engine.Driver]. Calls that are under way are finished, as long as the
@@ -291,33 +282,23 @@ func (d *driver) begin() error {
 // call runs f, which talks to the server, and tries again if that may help. It
 // returns when ctx ends, whatever f does: the client hears no cancellation while
 // it waits for an answer.
-//
-// If f writes to a thread, f goes on nevertheless, since its request may have
-// been sent, and later writes of this store to that thread wait for it. So who
-// writes after a write whose context ended finds it done or not done, and not
-// done later.
-func (d *driver) call(ctx context.Context, op string, writes []checkpoint.ThreadID, f func(context.Context) (any, error)) (any, error) {
+func (d *driver) call(ctx context.Context, op string, write bool, f func(context.Context) (any, error)) (any, error) {
 	if err := d.begin(); err != nil {
-		return nil, err
-	}
-	if err := d.await(ctx, writes); err != nil {
-		d.calls.Done()
 		return nil, err
 	}
 	if ctx.Done() == nil {
 		defer d.calls.Done()
-		return d.attempt(ctx, op, writes != nil, f)
+		return d.attempt(ctx, op, write, f)
 	}
 	type answer struct {
 		v   any
 		err error
 	}
-	answers, done := make(chan answer, 1), make(chan struct{})
+	answers := make(chan answer, 1)
 	go func() {
 		defer d.calls.Done()
-		v, err := d.attempt(ctx, op, writes != nil, f)
+		v, err := d.attempt(ctx, op, write, f)
 		answers <- answer{v, err}
-		d.ended(writes, done)
 	}()
 	select {
 	case a := <-answers:
@@ -332,70 +313,20 @@ func (d *driver) call(ctx context.Context, op string, writes []checkpoint.Thread
 		}
 		return a.v, a.err
 	case <-ctx.Done():
-		d.leave(writes, done)
 		return nil, ctx.Err()
 	}
-}
-
-// leave remembers a write that nobody waits for, unless it has ended.
-func (d *driver) leave(threads []checkpoint.ThreadID, done chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	select {
-	case <-done:
-		return
-	default:
-	}
-	for _, id := range threads {
-		d.late[id] = append(d.late[id], done)
-	}
-}
-
-func (d *driver) ended(threads []checkpoint.ThreadID, done chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(done)
-	for _, id := range threads {
-		if l := d.late[id]; len(l) > 0 {
-			l = slices.DeleteFunc(slices.Clone(l), func(c chan struct{}) bool { return c == done })
-			if d.late[id] = l; len(l) == 0 {
-				delete(d.late, id)
-			}
-		}
-	}
-}
-
-// await waits for writes to threads that were left to themselves.
-func (d *driver) await(ctx context.Context, threads []checkpoint.ThreadID) error {
-	for _, id := range threads {
-		d.mu.Lock()
-		late := d.late[id]
-		d.mu.Unlock()
-		for _, done := range late {
-			select {
-			case <-done:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}
-	return nil
 }
 
 // attempt runs f until it is answered, within reason. A write that is sent again
 // carries the same token, so the server does it once.
 func (d *driver) attempt(ctx context.Context, op string, write bool, f func(context.Context) (any, error)) (any, error) {
-	inner := ctx
-	if write {
-		inner = context.WithoutCancel(ctx)
-	}
 	sent := false // a write whose outcome is unknown
 	end := time.Now().Add(patience)
 	if op == opening {
 		end = time.Now().Add(openPatience)
 	}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		v, err := f(inner)
+		v, err := f(ctx)
 		if err == nil {
 			return v, nil
 		}
@@ -432,14 +363,13 @@ func (d *driver) failed(op string, err error, sent bool) error {
 
 // eval runs a script that reads.
 func (d *driver) eval(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, args ...any) ([]string, error) {
-	return d.script(ctx, op, sc, thread, nil, args)
+	return d.script(ctx, op, sc, thread, false, args)
 }
 
-// script runs a script and returns its answer, a list of texts. Writes are the
-// threads it writes to.
-func (d *driver) script(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, writes []checkpoint.ThreadID, args []any) ([]string, error) {
+// script runs a script and returns its answer, a list of texts.
+func (d *driver) script(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, write bool, args []any) ([]string, error) {
 	keys := d.keys(thread)
-	v, err := d.call(ctx, op, writes, func(ctx context.Context) (any, error) { return sc.Run(ctx, d.client, keys, args...).StringSlice() })
+	v, err := d.call(ctx, op, write, func(ctx context.Context) (any, error) { return sc.Run(ctx, d.client, keys, args...).StringSlice() })
 	if err != nil {
 		return nil, err
 	}

@@ -25,32 +25,13 @@ type driver struct {
 	patience time.Duration // for how long a write waits for its answer
 	release  func()        // what Close does with the client
 
-	commits sync.WaitGroup // under way, and what they leave to be removed
-	mu      sync.Mutex
-	late    map[string][]*writing // whose callers have left, by the key of the head
+	removals sync.WaitGroup // under way
 }
 
 var (
 	_ engine.Driver  = (*driver)(nil)
 	_ engine.Checker = (*driver)(nil)
 )
-
-// await waits for commits to a thread that were left to themselves: they may have been sent.
-func (d *driver) await(ctx context.Context, key string) error {
-	for {
-		d.mu.Lock()
-		late := d.late[key]
-		d.mu.Unlock()
-		if len(late) == 0 {
-			return ctx.Err()
-		}
-		select {
-		case <-late[0].ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
 
 // head reads the head with a key, without an ETag if there is none.
 func (d *driver) head(ctx context.Context, id checkpoint.ThreadID, key string) (*head, error) {
@@ -91,9 +72,6 @@ func (d *driver) view(ctx context.Context, id checkpoint.ThreadID, h *head) view
 // read calls f with a thread as it is, again if that has changed meanwhile.
 func (d *driver) read(ctx context.Context, id checkpoint.ThreadID, f func(v *view) error) error {
 	key := dirHeads + escape(id)
-	if err := d.await(ctx, key); err != nil {
-		return err
-	}
 	for seen := ""; ; {
 		h, err := d.head(ctx, id, key)
 		if err != nil {
@@ -185,38 +163,29 @@ func (d *driver) Logs(ctx context.Context, id checkpoint.ThreadID) (out []engine
 	return out, err
 }
 
-// Commit implements [engine.Driver]. A commit whose caller leaves goes on, since its
-// request may have been sent; who writes to its thread, or reads from it, waits for it.
+// Commit implements [engine.Driver].
 func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
-	all := make([]*writing, len(batch))
-	for i, c := range batch {
-		w := &writing{d: d, c: c, key: dirHeads + escape(c.Thread), token: make([]byte, tokenLen), ended: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, c := range batch {
+		w := &writing{d: d, c: c, key: dirHeads + escape(c.Thread), token: make([]byte, tokenLen)}
 		_, _ = rand.Read(w.token) // never fails
-		all[i] = w
-		d.commits.Go(func() { w.run(ctx) })
+		all.Go(func() { c.Ignored, c.Err = w.commit(ctx) })
+		defer func() { d.remove(ctx, w.rubbish) }()
 	}
-	for _, w := range all {
-		select {
-		case <-w.ended:
-			w.c.Ignored, w.c.Err = w.ignored, w.err
-		case <-ctx.Done():
-			d.leave(all)
-			return ctx.Err()
-		}
-	}
+	all.Wait()
 	return nil
 }
 
-// leave notes commits that nobody waits for, unless they have ended.
-func (d *driver) leave(all []*writing) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, w := range all {
-		select {
-		case <-w.ended:
-		default:
-			d.late[w.key] = append(d.late[w.key], w)
-		}
+// remove removes what nobody needs any more, which nobody waits for.
+func (d *driver) remove(ctx context.Context, rubbish []string) {
+	if len(rubbish) > 0 {
+		d.removals.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
+			defer cancel()
+			_ = d.b.remove(ctx, rubbish...) // what stays is in nobody's way
+		})
 	}
 }
 
@@ -227,31 +196,9 @@ type writing struct {
 	key     string // of the head
 	token   []byte
 	rubbish []string // keys of what is to be removed
-
-	ended   chan struct{} // closed when it has, with the driver's mutex held
-	ignored int
-	err     error
 }
 
-// run commits, says so, and removes what nobody needs any more.
-func (w *writing) run(ctx context.Context) {
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.d.patience)
-	defer cancel()
-	if w.err = w.d.await(ctx, w.key); w.err == nil {
-		w.ignored, w.err = w.commit(ctx, own)
-	}
-	w.d.mu.Lock()
-	late := slices.DeleteFunc(slices.Clone(w.d.late[w.key]), func(o *writing) bool { return o == w })
-	if w.d.late[w.key] = late; len(late) == 0 {
-		delete(w.d.late, w.key)
-	}
-	close(w.ended)
-	w.d.mu.Unlock()
-	_ = w.d.b.remove(own, w.rubbish...) // what stays is in nobody's way
-}
-
-// commit commits. Until it writes, it ends with ctx.
-func (w *writing) commit(ctx, own context.Context) (ignored int, err error) {
+func (w *writing) commit(ctx context.Context) (ignored int, err error) {
 	d := w.d
 	h, _ := d.cache.get(w.key).(*head)
 	if h == nil && w.c.Version == 0 {
@@ -274,10 +221,8 @@ func (w *writing) commit(ctx, own context.Context) (ignored int, err error) {
 		case err != nil: // perhaps for what is no longer so
 			read, missing = true, h.etag
 			continue
-		case ctx.Err() != nil:
-			return 0, ctx.Err()
 		}
-		done, err := w.write(own, &n, h)
+		done, err := w.write(ctx, &n, h)
 		if done || err != nil {
 			return ignored, err
 		}
@@ -518,9 +463,8 @@ func (n *change) index() {
 // Delete implements [engine.Driver]. The thread is gone when its head is.
 func (d *driver) Delete(ctx context.Context, id checkpoint.ThreadID) error {
 	key := dirHeads + escape(id)
-	if err := d.await(ctx, key); err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
 	var pages []minio.ObjectInfo
 	for o, err := range d.b.list(ctx, dirPages+escape(id)+"/", "") {
 		if err != nil {
@@ -620,9 +564,9 @@ func (v *view) check(pages []item, height int, note func(error)) {
 	}
 }
 
-// Close implements [engine.Driver]. Commits that are under way are finished.
+// Close implements [engine.Driver].
 func (d *driver) Close() error {
-	d.commits.Wait()
+	d.removals.Wait()
 	d.release()
 	return nil
 }

@@ -103,13 +103,8 @@ func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Li
 	seen := map[string]bool{}
 	var bad error
 	take := func(h *head) bool {
-		if !h.header.Listed || h.header.Minute >= q.Below || seen[string(h.Thread)] {
+		if !q.Takes(h.thread(), &h.header) || seen[string(h.Thread)] {
 			return false
-		}
-		for _, l := range q.Labels {
-			if !slices.Contains(h.header.Labels, l) {
-				return false
-			}
 		}
 		seen[string(h.Thread)] = true
 		v := view{head: h}
@@ -138,17 +133,6 @@ func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Li
 
 // Waiting implements [engine.Driver].
 func (d *driver) Waiting(ctx context.Context, q engine.WaitQuery) (out []engine.Waiter, err error) {
-	type waiter struct {
-		id checkpoint.ThreadID
-		at time.Time
-	}
-	at := func(h *engine.Header) time.Time {
-		if q.Leased {
-			return h.Lease.Until
-		}
-		return h.Due()
-	}
-	order := func(a, b waiter) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) }
 	dir, kind, after, until := dirDue, 1, "", ""
 	if !q.After.IsZero() {
 		after = dirDue + sortable(engine.Microseconds(q.After))
@@ -160,16 +144,13 @@ func (d *driver) Waiting(ctx context.Context, q engine.WaitQuery) (out []engine.
 		dir, kind, after, until = dirLeases, 2, "", ""
 	}
 	_, _, err = d.indexed(ctx, dir, after, until, q.Limit, func(h *head, e *entry) bool {
-		due := at(&h.header)
-		if h.Entries[kind] != e.key || !q.Until.IsZero() && due.After(q.Until) || order(waiter{h.thread(), due}, waiter{q.Thread, q.After}) <= 0 {
+		if h.Entries[kind] != e.key || !q.Takes(h.thread(), &h.header) {
 			return false
 		}
 		out = append(out, engine.Waiter{Thread: h.thread(), Header: h.header, Now: time.Now()})
 		return true
 	})
-	slices.SortFunc(out, func(a, b engine.Waiter) int {
-		return order(waiter{a.Thread, at(&a.Header)}, waiter{b.Thread, at(&b.Header)})
-	})
+	slices.SortFunc(out, q.Compare)
 	return out[:min(q.Limit, len(out))], err
 }
 

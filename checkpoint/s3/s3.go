@@ -174,8 +174,8 @@ func open(ctx context.Context, client *minio.Client, name string, o Options, rel
 	if err := b.probe(ctx); err != nil {
 		return nil, err
 	}
-	d := &driver{b: b, cache: &cache{limit: o.CacheBytes}, patience: o.patience, release: release, late: map[string][]*writing{}}
-	return &Store{engine.New(d, engine.Options{Writers: writers})}, nil
+	d := &driver{b: b, cache: &cache{limit: o.CacheBytes}, patience: o.patience, release: release}
+	return &Store{engine.New(d, engine.Options{Writers: writers, Leave: true})}, nil
 }
 
 // probe looks whether the server honours conditions, and at its clock.

@@ -115,7 +115,7 @@ func (d *driver) Commit(ctx context.Context, batch []*engine.Commit) error {
 	defer d.letGo()
 	if len(batch) == 1 {
 		done := false
-		err := d.patiently(ctx, func() (err error) {
+		err := d.turns.Again(ctx, func() (err error) {
 			done, err = d.alone(batch[0])
 			return err
 		})
@@ -366,28 +366,6 @@ func inserted(st *sql.Stmt, args ...any) (int64, error) {
 	return res.LastInsertId()
 }
 
-// patiently tries until f does not meet another process's lock.
-func (d *driver) patiently(ctx context.Context, f func() error) error {
-	err := f()
-	if err == nil || !sqlitedb.Busy(err) {
-		return err
-	}
-	end := time.Now().Add(d.timeout)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err = f(); err == nil || !sqlitedb.Busy(err) || time.Now().After(end) {
-			return err
-		}
-		timer.Reset(wait)
-	}
-}
-
 func exec(st *sql.Stmt, args ...any) error {
 	_, err := st.ExecContext(bg, args...)
 	return err
@@ -395,7 +373,7 @@ func exec(st *sql.Stmt, args ...any) error {
 
 // transaction runs f between BEGIN and COMMIT.
 func (d *driver) transaction(ctx context.Context, f func() error) error {
-	if err := d.patiently(ctx, func() error { return exec(d.write.begin) }); err != nil {
+	if err := d.turns.Again(ctx, func() error { return exec(d.write.begin) }); err != nil {
 		return err
 	}
 	err := f()
@@ -455,7 +433,7 @@ func (d *driver) compact(ctx context.Context) error {
 	}
 	defer func() { _, _ = d.conn.ExecContext(bg, `PRAGMA temp_store = MEMORY`) }()
 	for _, q := range []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`} {
-		err := d.patiently(ctx, func() error {
+		err := d.turns.Again(ctx, func() error {
 			_, err := d.conn.ExecContext(ctx, q)
 			return err
 		})
@@ -588,8 +566,9 @@ func (d *driver) Side(ctx context.Context, thread checkpoint.ThreadID, q engine.
 	if q.Limit > 0 {
 		limit = int64(q.Limit)
 	}
+	from, below := q.Range()
 	err = d.query(ctx, func() error {
-		return scan(ctx, st, []any{string(thread), blob(q.From), upTo(q.Below), limit}, func(rows *sql.Rows) (bool, error) {
+		return scan(ctx, st, []any{string(thread), from, below, limit}, func(rows *sql.Rows) (bool, error) {
 			var r engine.SideRow
 			err := rows.Scan(&r.Key, &r.Value, &r.Order)
 			out = append(out, r)
@@ -597,15 +576,6 @@ func (d *driver) Side(ctx context.Context, thread checkpoint.ThreadID, q engine.
 		})
 	})
 	return out, err
-}
-
-// upTo returns the end of a range of keys: no key begins with ten bytes 255, as a kind
-// is none.
-func upTo(below []byte) []byte {
-	if below == nil {
-		return bytes.Repeat([]byte{255}, 10)
-	}
-	return below
 }
 
 // Logs implements [engine.Driver].

@@ -212,7 +212,7 @@ func TestADamagedRecordSaysWhereItIs(t *testing.T) {
 	for _, c := range []struct{ what, change string }{
 		{"data has checksum", `UPDATE superstep_records SET data = replace(CAST(data AS TEXT), 'xxx', 'xyx') WHERE rid & 4294967295 = 3`},
 		{"row has checksum", `UPDATE superstep_records SET meta = meta || x'20' WHERE rid & 4294967295 = 3`},
-		{"cut off", `UPDATE superstep_records SET meta = x'03' WHERE rid & 4294967295 = 3`},
+		{"cut off", `UPDATE superstep_records SET meta = x'04' WHERE rid & 4294967295 = 3`},
 	} {
 		path := fill(t, 5)
 		db := rawDB(t, path)

@@ -78,9 +78,10 @@ type driver struct {
 	path    string
 	timeout time.Duration
 
-	conn   *sql.Conn // the one that writes
-	readDB *sql.DB   // nil: read with conn, holding lead
-	own    []*sql.DB // to be closed
+	turns  *sqlitedb.Writer // begins anew where another process is in the way; nil: nothing can be written
+	conn   *sql.Conn        // the one that writes
+	readDB *sql.DB          // nil: read with conn, holding lead
+	own    []*sql.DB        // to be closed
 
 	write writeStmts
 	read  readStmts
@@ -211,11 +212,11 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *dr
 		}
 	}()
 	ctx := context.Background()
-	turns := sqlitedb.NewWriter(writer, o.BusyTimeout)
-	if err := turns.WAL(ctx); err != nil {
+	d.turns = sqlitedb.NewWriter(writer, o.BusyTimeout)
+	if err := d.turns.WAL(ctx); err != nil {
 		return nil, err
 	}
-	if err := turns.Migrate(ctx, &tables); err != nil {
+	if err := d.turns.Migrate(ctx, &tables); err != nil {
 		return nil, err
 	}
 	if d.conn, err = writer.Conn(ctx); err != nil {

@@ -5,6 +5,7 @@ package jsonscan
 import (
 	"encoding/binary"
 	"encoding/json"
+	"unicode/utf8"
 )
 
 // Members calls f with the members of an object, until f returns false. It reports whether
@@ -26,7 +27,7 @@ func Members(b []byte, f func(key, value []byte) bool) bool {
 			return false
 		}
 		key := b[from+1 : i-1]
-		if !simple(key) {
+		if !asItStands(b[from:i]) {
 			var s string
 			if json.Unmarshal(b[from:i], &s) != nil {
 				return false
@@ -77,21 +78,16 @@ func Text(value []byte) (s string, ok bool) {
 	if end < 1 || value[0] != '"' || value[end] != '"' {
 		return "", false
 	}
-	if simple(value[1:end]) {
+	if plain(value, 1) == end && utf8.Valid(value) {
 		return string(value[1:end]), true
 	}
-	return s, json.Unmarshal(value, &s) == nil
+	var text string // of its own, so that s needs no memory on the heap
+	err := json.Unmarshal(value, &text)
+	return text, err == nil
 }
 
-// simple reports whether what is between quotes is a string that reads as it stands there.
-func simple(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
-}
+// asItStands reports whether a string reads as it stands between its quotes.
+func asItStands(quoted []byte) bool { return plain(quoted, 1) == len(quoted)-1 && utf8.Valid(quoted) }
 
 // maxDepth is how deep encoding/json lets values nest.
 const maxDepth = 10000

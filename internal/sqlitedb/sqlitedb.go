@@ -68,16 +68,16 @@ func NewWriter(db *sql.DB, busy time.Duration) *Writer {
 // WAL sets the mode in which readers and a writer don't wait for one another.
 func (w *Writer) WAL(ctx context.Context) error {
 	// Another process that opens the file may be in the way for a moment.
-	return w.again(ctx, func() error {
+	return w.Again(ctx, func() error {
 		_, err := w.db.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
 		return err
 	})
 }
 
-// again calls try until no other process is in its way.
-func (w *Writer) again(ctx context.Context, try func() error) error {
+// Again calls try until no other process is in its way.
+func (w *Writer) Again(ctx context.Context, try func() error) error {
 	end := time.Now().Add(w.busy)
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		err := try()
 		if !Busy(err) || time.Now().After(end) {
 			return err
@@ -118,7 +118,7 @@ func (w *Writer) Write(ctx context.Context, f func(c *sql.Conn) error) (err erro
 			_, _ = c.ExecContext(end, `ROLLBACK`) // there may be none any more
 		}
 	}()
-	if err := w.again(ctx, func() error {
+	if err := w.Again(ctx, func() error {
 		_, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`)
 		return err
 	}); err != nil {

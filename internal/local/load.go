@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -243,6 +244,35 @@ func LineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Recor
 			}
 		}
 	}
+}
+
+// lines are the records of a log by their IDs. A line is walked back from one to its
+// parent, which pruning has set to the newest record before it that is left.
+type lines map[checkpoint.ID]*checkpoint.Record
+
+func linesOf(records []*checkpoint.Record) lines {
+	l := make(lines, len(records))
+	for _, r := range records {
+		l[r.ID] = r
+	}
+	return l
+}
+
+// back yields a record and those before it on its line, newest first.
+func (l lines) back(r *checkpoint.Record) iter.Seq[*checkpoint.Record] {
+	return func(yield func(*checkpoint.Record) bool) {
+		for ; r != nil && yield(r); r = l[r.Parent] {
+		}
+	}
+}
+
+// before returns the record right before r on its line, nil if there is none or it was
+// pruned.
+func (l lines) before(r *checkpoint.Record) *checkpoint.Record {
+	if p := l[r.Parent]; p != nil && p.Seq+1 == r.Seq {
+		return p
+	}
+	return nil
 }
 
 // readState folds the state at tip.Record: from what is kept of its line, or from the

@@ -503,11 +503,7 @@ func (h *handle) records(ctx context.Context, q HistoryQuery) iter.Seq2[*checkpo
 			yield(nil, err)
 			return
 		}
-		if q.OldestFirst {
-			local.LineFrom(ctx, set.store, tip, 1, true)(yield)
-		} else {
-			local.Line(ctx, set.store, tip, true)(yield)
-		}
+		local.Line(ctx, set.store, tip, checkpoint.Query{Desc: !q.OldestFirst, Meta: true})(yield)
 	}
 }
 

@@ -61,7 +61,7 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 		}
 		planned, epoch, next = begun, from.Epoch, from.Seq+1
 	}
-	for r, err := range LineFrom(ctx, s.o.Store, s.tip.Record, next, false) {
+	for r, err := range Line(ctx, s.o.Store, s.tip.Record, checkpoint.Query{From: next}) {
 		if err != nil {
 			return err
 		}

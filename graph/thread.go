@@ -461,22 +461,11 @@ func (h *handle) pending(ctx context.Context, rec *checkpoint.Record) (next []st
 	if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned
 		return nil, nil
 	}
+	if err == nil {
+		next, err = local.PendingNodes(epoch, rec)
+	}
 	if err != nil {
 		return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
-	}
-	tasks, err := checkpoint.TaskStates(epoch, rec, nil)
-	if err != nil {
-		return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
-	}
-	for i := range tasks {
-		t := &tasks[i]
-		pending := t.Status != checkpoint.StatusDone
-		if rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
-			pending = t.Asks()
-		}
-		if pending {
-			next = append(next, t.Node)
-		}
 	}
 	return next, nil
 }

@@ -68,17 +68,7 @@ func asJSON(t testing.TB, v any) string {
 // spend runs the diary for some days, giving titles as it asks for them.
 func spend(t testing.TB, g *graph.Graph[diary], days int, from ...string) *graph.Snapshot[diary] {
 	t.Helper()
-	snap, err := g.Thread("t").At(append(from, "")[0]).Invoke(bg, g.Restart(func(s *diary) error {
-		s.Left = days
-		return nil
-	}))
-	for err == nil && len(snap.Interrupts) > 0 {
-		snap, err = g.Thread("t").Invoke(bg, g.Answer("a title"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return snap
+	return spendOn(t, g, "t", days, from...)
 }
 
 func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
@@ -173,9 +163,9 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 	})
 }
 
-func spendOn(t testing.TB, g *graph.Graph[diary], thread string, days int) *graph.Snapshot[diary] {
+func spendOn(t testing.TB, g *graph.Graph[diary], thread string, days int, from ...string) *graph.Snapshot[diary] {
 	t.Helper()
-	snap, err := g.Thread(thread).Invoke(bg, g.Restart(func(s *diary) error {
+	snap, err := g.Thread(thread).At(append(from, "")[0]).Invoke(bg, g.Restart(func(s *diary) error {
 		s.Left = days
 		return nil
 	}))

@@ -461,22 +461,11 @@ func (h *handle) pending(ctx context.Context, rec *checkpoint.Record) (next []st
 	if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned
 		return nil, nil
 	}
+	if err == nil {
+		next, err = local.PendingNodes(epoch, rec)
+	}
 	if err != nil {
 		return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
-	}
-	tasks, err := checkpoint.TaskStates(epoch, rec, nil)
-	if err != nil {
-		return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
-	}
-	for i := range tasks {
-		t := &tasks[i]
-		pending := t.Status != checkpoint.StatusDone
-		if rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
-			pending = t.Asks()
-		}
-		if pending {
-			next = append(next, t.Node)
-		}
 	}
 	return next, nil
 }
@@ -503,11 +492,7 @@ func (h *handle) records(ctx context.Context, q HistoryQuery) iter.Seq2[*checkpo
 			yield(nil, err)
 			return
 		}
-		if q.OldestFirst {
-			local.LineFrom(ctx, set.store, tip, 1, true)(yield)
-		} else {
-			local.Line(ctx, set.store, tip, true)(yield)
-		}
+		local.Line(ctx, set.store, tip, checkpoint.Query{Desc: !q.OldestFirst, Meta: true})(yield)
 	}
 }
 

@@ -352,65 +352,24 @@ func (m *Machine) Claim() { m.tail.writes.claim = true }
 
 // Left is what stays of an open superstep that an input gives up: what its finished
 // tasks wrote, and then an edit. One record holds that and the input.
-type Left struct {
-	Edit Changes
-
-	// Record is that of an input which is replayed: what it holds before the input
-	// stays.
-	Record *checkpoint.Record
-}
+type Left struct{ Edit Changes }
 
 // Seen returns the state on which the input is made, to be read only.
 func (l *Left) Seen(m *Machine) (v State, err error) {
-	if l.Record == nil {
-		if v = m.Shown(); l.Edit != nil {
-			v, _, err = m.cfg.Values.Fold(m.cfg.Values.Fork(v), []Changes{l.Edit}, Given)
-		}
-		return v, err
+	if v = m.Shown(); l.Edit != nil {
+		v, _, err = m.cfg.Values.Fold(m.cfg.Values.Fork(v), []Changes{l.Edit}, Given)
 	}
-	v = m.cfg.Values.Fork(m.cfg.Values.Ahead(m.base))
-	err = l.recorded(m, func(_ string, _ int, changes Changes) error {
-		v, _, err = m.cfg.Values.Fold(v, []Changes{changes}, Given)
-		return err
-	})
 	return v, err
-}
-
-// recorded calls f with what the record holds before the input.
-func (l *Left) recorded(m *Machine, f func(node string, task int, changes Changes) error) error {
-	for _, c := range l.Record.Left() {
-		changes, err := Recorded(m.cfg.Values, l.Record.Version, c.Data)
-		if err == nil && (changes != nil || c.Node != "") {
-			err = f(c.Node, c.Task, changes)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // fold folds it and returns the parts of the record.
 func (l *Left) fold(m *Machine) (parts []checkpoint.Change, err error) {
-	if l.Record == nil {
-		if parts, err = m.foldFinished(); err == nil {
-			if err = m.fold(Given, l.Edit); err == nil {
-				parts, err = m.part(parts, "", 0, l.Edit)
-			}
+	if parts, err = m.foldFinished(); err == nil {
+		if err = m.fold(Given, l.Edit); err == nil {
+			parts, err = m.part(parts, "", 0, l.Edit)
 		}
-		return parts, err
 	}
-	return parts, l.recorded(m, func(node string, task int, changes Changes) error {
-		when := Given
-		if node != "" {
-			when = Written
-		}
-		err := m.fold(when, changes)
-		if err == nil {
-			parts, err = m.part(parts, node, task, changes)
-		}
-		return err
-	})
+	return parts, err
 }
 
 // Input starts a turn: it folds an input and goes where routing says, Static

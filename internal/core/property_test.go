@@ -557,7 +557,7 @@ func (tr *trial) checkHistory() {
 	head, _, err := tr.store.Head(context.Background(), testLog)
 	tr.must(err)
 	seq := head.Seq
-	for r, err := range local.Line(context.Background(), tr.store, head, false) {
+	for r, err := range local.Line(context.Background(), tr.store, head, checkpoint.Query{Desc: true}) {
 		tr.must(err)
 		if r.Seq != seq {
 			tr.fatal("record %s has sequence number %d, want %d", r.ID, r.Seq, seq)

@@ -52,13 +52,21 @@ type Tip struct {
 	LogHead checkpoint.ID       // the log's newest record
 	Results []checkpoint.Result // of the open superstep, on Record's branch
 	State   State               // at Record
-	Bytes   int                 // of changes since the last snapshot
-	Since   int                 // how many records that is
-	Snap    int                 // size of the last snapshot
-	Full    bool                // it holds growing fields
-	Range   int                 // size of the changes that it refers to
-	Ranges  map[string][][2]int64
+	Weight
 }
+
+// Weight is how much a state was read from.
+type Weight struct {
+	Bytes  int  // of changes since the last snapshot
+	Since  int  // how many records that is
+	Snap   int  // size of the last snapshot
+	Full   bool // it holds growing fields
+	Range  int  // size of the changes that it refers to
+	Ranges map[string][][2]int64
+}
+
+// Read returns about how many bytes that is.
+func (w *Weight) Read() int { return w.Snap + w.Bytes + w.Range }
 
 // Load returns a machine for a thread that stands at tip. If tip is not the
 // log's head, the next record starts a branch.

@@ -466,7 +466,7 @@ func (st *story) history() (string, error) {
 		}
 	}
 	var b strings.Builder
-	for r, err := range local.Line(context.Background(), st.store, head, false) {
+	for r, err := range local.Line(context.Background(), st.store, head, checkpoint.Query{Desc: true}) {
 		if err != nil {
 			return "", err
 		}

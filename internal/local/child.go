@@ -458,7 +458,7 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 	// What an earlier process recorded comes first, then what this one did.
 	var all collected
 	if child.tip != nil {
-		for r, err := range LineFrom(ctx, child.o.Store, child.tip.Record, 1, false) {
+		for r, err := range Line(ctx, child.o.Store, child.tip.Record, checkpoint.Query{}) {
 			if err != nil {
 				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,6 +74,43 @@ func (e *ConfigError) Error() string {
 
 // Unwrap returns the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// RecordedError is an error that an earlier run has recorded: of a sub-step, for a
+// replay, or of a node for its error handler. Its text is what is left of it; of a node's,
+// errors.Is finds in it what the error itself was or wrapped, by type and text.
+type RecordedError struct {
+	Text   string
+	causes []string
+}
+
+func (e *RecordedError) Error() string { return e.Text }
+
+// Is reports whether the error was, or wrapped, one of the target's type and text.
+func (e *RecordedError) Is(target error) bool { return slices.Contains(e.causes, cause(target)) }
+
+func cause(err error) string { return fmt.Sprintf("%T %v", err, err) }
+
+// maxCauses bounds what is recorded of an error.
+const maxCauses = 32
+
+// causes lists what an error is and wraps.
+func causes(err error) (all []string) {
+	rest := []error{err}
+	for len(rest) > 0 && len(all) < maxCauses {
+		err, rest = rest[0], rest[1:]
+		if err == nil {
+			continue
+		}
+		all = append(all, cause(err))
+		switch w := err.(type) {
+		case interface{ Unwrap() error }:
+			rest = append(rest, w.Unwrap())
+		case interface{ Unwrap() []error }:
+			rest = append(rest, w.Unwrap()...)
+		}
+	}
+	return all
+}
 
 // PanicError says that a node panicked.
 type PanicError struct {

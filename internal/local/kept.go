@@ -39,29 +39,29 @@ type stood struct {
 	branch checkpoint.Branch
 	seq    int64
 	fence  checkpoint.Fence // of the thread, before it was read
-	tip    core.Tip         // its state and sizes alone
+	state  any
+
+	// Weight is what the state was read from: the changes that make a list may say much
+	// else, which was replaced since.
+	core.Weight
 
 	weighed, at int // the state's size when it was looked at, and what it had been read from then
 }
 
-// from returns how much the state was read from: the changes that make a list may say much
-// else, which was replaced since.
-func (n *stood) from() int { return n.tip.Snap + n.tip.Bytes + n.tip.Range }
-
 // size returns about how large the state is, and rather more.
-func (n *stood) size() int { return n.weighed + n.from() - n.at }
+func (n *stood) size() int { return n.weighed + n.Read() - n.at }
 
 // weigh looks at the size of a state that seems to be large, if it may have doubled since
 // somebody looked.
 func (n *stood) weigh(values core.Values, old *stood, most int) {
-	if old != nil && old.at <= n.from() {
+	if old != nil && old.at <= n.Read() {
 		n.weighed, n.at = old.weighed, old.at
 	}
-	if n.size() <= most/16 || n.from()-n.at <= n.weighed {
+	if n.size() <= most/16 || n.Read()-n.at <= n.weighed {
 		return
 	}
-	if whole, err := values.Snapshot(n.tip.State, true); err == nil { // else it counts as before
-		n.weighed, n.at = len(whole), n.from()
+	if whole, err := values.Snapshot(n.state, true); err == nil { // else it counts as before
+		n.weighed, n.at = len(whole), n.Read()
 	}
 }
 
@@ -110,9 +110,9 @@ func (g Keeper) get(rec *checkpoint.Record) *stood {
 func (g Keeper) put(values core.Values, tip *core.Tip) (any, error) {
 	rec := tip.Record
 	n := &stood{
-		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq,
-		tip: core.Tip{State: tip.State, Bytes: tip.Bytes, Since: tip.Since, Snap: tip.Snap, Full: tip.Full, Range: tip.Range, Ranges: cloneRanges(tip.Ranges)},
+		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq, state: tip.State, Weight: tip.Weight,
 	}
+	n.Ranges = cloneRanges(tip.Ranges)
 	k := g.Kept
 	k.mu.Lock()
 	var old *stood
@@ -127,7 +127,7 @@ func (g Keeper) put(values core.Values, tip *core.Tip) (any, error) {
 	if old != nil && old.branch == n.branch && old.seq > n.seq && old.size() <= g.Max && old.fence.Uncut(g.Fence) {
 		return tip.State, nil
 	}
-	state, err := copied(values, n.tip.State)
+	state, err := copied(values, n.state)
 	if err != nil {
 		return nil, err
 	}

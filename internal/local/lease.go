@@ -268,7 +268,7 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 		return failed(err)
 	}
 	first := head.Seq + 1 // number of their oldest record
-	for r, err := range Line(ctx, s.o.Store, head, true) {
+	for r, err := range Line(ctx, s.o.Store, head, checkpoint.Query{Desc: true, Meta: true}) {
 		if err != nil {
 			return failed(err)
 		}

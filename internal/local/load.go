@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -207,17 +208,26 @@ func branchAt(line []checkpoint.Span, seq int64) (checkpoint.Branch, bool) {
 	return "", false
 }
 
-// Line yields the records of the line that ends at rec, newest first.
-func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, meta bool) func(yield func(*checkpoint.Record, error) bool) {
+// Line yields the records of the line that ends at rec: of a query, its From, To, Desc,
+// Meta and Folding hold.
+func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
+	if len(rec.Lineage) == 0 && q.From <= rec.Seq { // as most are
+		return store.Records(ctx, partOf(q, rec.Log, 0, checkpoint.Span{Branch: rec.Branch, To: rec.Seq}))
+	}
 	return func(yield func(*checkpoint.Record, error) bool) {
-		line := spans(rec)
-		for i := len(line) - 1; i >= 0; i-- {
-			from := int64(1)
-			if i > 0 {
-				from = line[i-1].To + 1
+		var parts []checkpoint.Query
+		before := int64(0)
+		for _, span := range spans(rec) {
+			if p := partOf(q, rec.Log, before, span); p.From <= p.To {
+				parts = append(parts, p)
 			}
-			q := checkpoint.Query{Log: rec.Log, Branch: line[i].Branch, From: from, To: line[i].To, Desc: true, Meta: meta}
-			for r, err := range store.Records(ctx, q) {
+			before = span.To
+		}
+		if q.Desc {
+			slices.Reverse(parts)
+		}
+		for _, p := range parts {
+			for r, err := range store.Records(ctx, p) {
 				if !yield(r, err) || err != nil {
 					return
 				}
@@ -226,51 +236,62 @@ func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, m
 	}
 }
 
-// LineFrom is Line with the oldest record first, from a number on.
-func LineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, from int64, meta bool) func(yield func(*checkpoint.Record, error) bool) {
-	return func(yield func(*checkpoint.Record, error) bool) {
-		from := from
-		for _, span := range spans(rec) {
-			if from > span.To {
-				continue
-			}
-			q := checkpoint.Query{Log: rec.Log, Branch: span.Branch, From: from, To: span.To, Meta: meta}
-			from = span.To + 1
-			for r, err := range store.Records(ctx, q) {
-				if !yield(r, err) || err != nil {
-					return
-				}
-			}
+// partOf returns what a query of a line selects of one of its spans, after a number.
+func partOf(q checkpoint.Query, log checkpoint.Log, before int64, span checkpoint.Span) checkpoint.Query {
+	q.Log, q.Branch, q.From = log, span.Branch, max(q.From, before+1)
+	if q.To == 0 || q.To > span.To {
+		q.To = span.To
+	}
+	return q
+}
+
+// lines are the records of a log by their IDs. A line is walked back from one to its
+// parent, which pruning has set to the newest record before it that is left.
+type lines map[checkpoint.ID]*checkpoint.Record
+
+func linesOf(records []*checkpoint.Record) lines {
+	l := make(lines, len(records))
+	for _, r := range records {
+		l[r.ID] = r
+	}
+	return l
+}
+
+// back yields a record and those before it on its line, newest first.
+func (l lines) back(r *checkpoint.Record) iter.Seq[*checkpoint.Record] {
+	return func(yield func(*checkpoint.Record) bool) {
+		for ; r != nil && yield(r); r = l[r.Parent] {
 		}
 	}
+}
+
+// before returns the record right before r on its line, nil if there is none or it was
+// pruned.
+func (l lines) before(r *checkpoint.Record) *checkpoint.Record {
+	if p := l[r.Parent]; p != nil && p.Seq+1 == r.Seq {
+		return p
+	}
+	return nil
 }
 
 // readState folds the state at tip.Record: from what is kept of its line, or from the
 // nearest snapshot and the records that its ranges name, on with the records since.
 func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Keeper) error {
-	if known := keep.get(tip.Record); known != nil && tip.Record.Seq-known.seq <= onMost {
-		if ok, err := goOn(ctx, store, values, tip, known, keep); ok || err != nil {
-			return err
-		}
-	}
-	snap, tail, err := toSnapshot(ctx, store, tip.Record)
+	known := keep.get(tip.Record)
+	since, ok, err := known.since(ctx, store, tip.Record)
 	if err != nil {
 		return err
 	}
-	if snap == nil {
-		tip.State = values.New()
+	if ok {
+		tip.Weight, tip.Ranges = known.Weight, cloneRanges(known.Ranges)
+		tip.State, err = copied(values, known.state)
 	} else {
-		tip.Snap, tip.Full, tip.Ranges = snapSize(snap), snap.Snapshot.Full, cloneRanges(snap.Snapshot.Ranges)
-		if tip.State, tip.Range, err = readSnapshot(ctx, store, values, snap); err != nil {
-			return err
-		}
+		tip.State, since, err = readSnapshot(ctx, store, values, tip.Record, &tip.Weight)
 	}
-	tip.State, err = foldRecords(values, tip.State, tail, func(r *checkpoint.Record, changes []core.Changes) {
-		tip.Bytes += changesSize(r)
-		tip.Since++
-		tip.Ranges = grown(values, tip.Ranges, r, changes)
-	})
-	if err != nil || !keep.keeps(0) {
+	if err == nil {
+		tip.State, err = foldRecords(values, tip.State, since, &tip.Weight)
+	}
+	if err != nil || !keep.keeps(0) || ok && len(since) == 0 {
 		return err
 	}
 	tip.State, err = keep.put(values, tip)
@@ -302,7 +323,7 @@ func toSnapshot(ctx context.Context, store checkpoint.Store, rec *checkpoint.Rec
 	}
 	more, err := take(rec)
 	if more {
-		for r, rerr := range Line(ctx, store, rec, false) {
+		for r, rerr := range Line(ctx, store, rec, checkpoint.Query{Desc: true}) {
 			if rerr != nil {
 				return nil, nil, rerr
 			}
@@ -321,57 +342,25 @@ func toSnapshot(ctx context.Context, store checkpoint.Store, rec *checkpoint.Rec
 	return snap, tail, err
 }
 
-// goOn folds the state at tip.Record from what is kept of its line, in a log that was not
-// cut since: what was recorded before is not read. It reports whether what is kept
-// is of that line.
-func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, known *stood, keep Keeper) (bool, error) {
-	state, err := copied(values, known.tip.State)
-	if err != nil {
-		return false, err
+// since returns the records after n up to one, oldest first; not ok if that isn't on the
+// line of n, in a log that was not cut since, or n is nil, or there are too many.
+func (n *stood) since(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record) (records []*checkpoint.Record, ok bool, err error) {
+	if n == nil || rec.Seq-n.seq > onMost {
+		return nil, false, nil
 	}
-	on := core.Tip{
-		Record: tip.Record, Epoch: tip.Epoch, LogHead: tip.LogHead, Results: tip.Results, State: state,
-		Bytes: known.tip.Bytes, Since: known.tip.Since, Snap: known.tip.Snap, Full: known.tip.Full, Range: known.tip.Range, Ranges: cloneRanges(known.tip.Ranges),
-	}
-	last, seq, size := known.id, known.seq, known.tip.Range+known.tip.Bytes
-	var since []*checkpoint.Record
-	if seq < tip.Record.Seq {
-		for r, err := range LineFrom(ctx, store, tip.Record, seq+1, false) {
+	last := n.id
+	if n.seq < rec.Seq {
+		for r, err := range Line(ctx, store, rec, checkpoint.Query{From: n.seq + 1}) {
 			if err != nil {
-				return false, err
+				return nil, false, err
 			}
-			if r.Parent != last || r.Seq != seq+1 {
-				return false, nil
+			if records = append(records, r); r.Parent != last || r.Seq != n.seq+int64(len(records)) {
+				return nil, false, nil
 			}
-			last, seq = r.ID, r.Seq
-			since = append(since, r)
+			last = r.ID
 		}
 	}
-	on.State, err = foldRecords(values, on.State, since, func(r *checkpoint.Record, changes []core.Changes) {
-		size += changesSize(r)
-		s := r.Snapshot
-		if s == nil {
-			on.Bytes += changesSize(r)
-			on.Since++
-			on.Ranges = grown(values, on.Ranges, r, changes)
-			return
-		}
-		on.Snap, on.Full, on.Bytes, on.Since, on.Range, on.Ranges = snapSize(r), s.Full, 0, 0, 0, cloneRanges(s.Ranges)
-		if len(on.Ranges) > 0 {
-			on.Range = size
-		}
-	})
-	if err != nil {
-		return false, err
-	}
-	if last != tip.Record.ID {
-		return false, nil
-	}
-	*tip = on
-	if last != known.id {
-		tip.State, err = keep.put(values, tip)
-	}
-	return true, err
+	return records, last == rec.ID, nil
 }
 
 // snapSize returns the size of a record's snapshot.
@@ -391,18 +380,30 @@ func changesSize(r *checkpoint.Record) (size int) {
 	return size
 }
 
-// grown notes in ranges which growing fields a record's changes touch.
-func grown(values core.Values, ranges map[string][][2]int64, r *checkpoint.Record, changes []core.Changes) map[string][][2]int64 {
+// weigh adds to what a state was read from a record with its changes.
+func weigh(values core.Values, w *core.Weight, r *checkpoint.Record, changes []core.Changes) {
+	w.Bytes += changesSize(r)
+	w.Since++
 	for _, c := range changes {
-		ranges = core.Grow(ranges, values.Growth(c), r.Seq)
+		w.Ranges = core.Grow(w.Ranges, values.Growth(c), r.Seq)
 	}
-	return ranges
+	if r.Snapshot != nil {
+		read := w.Range + w.Bytes
+		if *w = weightOf(r); len(w.Ranges) > 0 {
+			w.Range = read
+		}
+	}
+}
+
+// weightOf is what a state is read from by a record's snapshot, but for the records that
+// it refers to.
+func weightOf(r *checkpoint.Record) core.Weight {
+	return core.Weight{Snap: snapSize(r), Full: r.Snapshot.Full, Ranges: cloneRanges(r.Snapshot.Ranges)}
 }
 
 // foldRecords returns the state after records that stand one after the other, from that
-// before them. Folded, if there is one, is called after each with its changes, decoded:
-// without what a later one replaces.
-func foldRecords(values core.Values, state any, records []*checkpoint.Record, folded func(*checkpoint.Record, []core.Changes)) (any, error) {
+// before them, and adds to what it is read from, if that isn't nil.
+func foldRecords(values core.Values, state any, records []*checkpoint.Record, weight *core.Weight) (any, error) {
 	for records := range slices.Chunk(records, foldedAtOnce) {
 		all, err := core.RecordedAll(values, records)
 		if err != nil {
@@ -414,8 +415,8 @@ func foldRecords(values core.Values, state any, records []*checkpoint.Record, fo
 			if state, err = foldRecord(values, state, r, changes); err != nil {
 				return nil, err
 			}
-			if folded != nil {
-				folded(r, changes)
+			if weight != nil {
+				weigh(values, weight, r, changes)
 			}
 		}
 	}
@@ -452,80 +453,73 @@ func foldRecord(values core.Values, state any, r *checkpoint.Record, changes []c
 	return state, err
 }
 
-// readSnapshot returns the state at a record with a snapshot, and the size of the
-// changes that the snapshot refers to.
-func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record) (state any, size int, err error) {
+// readSnapshot returns the state at the snapshot that is nearest to a record, what it was
+// read from, and the records after it.
+func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record, w *core.Weight) (state any, since []*checkpoint.Record, err error) {
+	snap, since, err := toSnapshot(ctx, store, rec)
+	if err != nil || snap == nil {
+		return values.New(), since, err
+	}
+	*w = weightOf(snap)
 	data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	if state, err = values.Restore(nil, data); err != nil {
-		return nil, 0, err
+	if state, err = values.Restore(nil, data); err == nil && len(w.Ranges) > 0 {
+		state, w.Range, err = readRanges(ctx, store, values, snap, state)
 	}
-	return readRanges(ctx, store, values, snap, state, snap.Snapshot.Ranges)
+	return state, since, err
 }
 
-// readRanges folds growing fields onto a state: the changes of the records that
-// ranges name, on the line of snap.
-func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any, ranges map[string][][2]int64) (_ any, size int, err error) {
-	if len(ranges) == 0 {
-		return state, 0, nil
-	}
+// readRanges folds growing fields onto a state: the changes of the records that the
+// ranges of a snapshot name. It returns their size, too.
+func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any) (_ any, size int, err error) {
+	ranges := snap.Snapshot.Ranges
 	names := slices.Sorted(maps.Keys(ranges))
 	var all [][2]int64
 	for _, f := range names {
 		all = append(all, ranges[f]...)
 	}
-	line := spans(snap)
 	only := make([]string, 0, len(names))
 	for _, iv := range union(all) {
-		for i, span := range line {
-			from, to := iv[0], min(iv[1], span.To)
-			if i > 0 {
-				from = max(from, line[i-1].To+1)
+		records := Line(ctx, store, snap, checkpoint.Query{From: iv[0], To: iv[1], Folding: true})
+		if iv[1]-iv[0]+1 >= aheadFrom {
+			records = readAhead(records)
+		}
+		want := iv[0]
+		for r, err := range records {
+			if err != nil {
+				return nil, 0, err
 			}
-			if from > to {
-				continue
+			if r.Seq != want {
+				break
 			}
-			records := store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to, Folding: true})
-			if to-from+1 >= aheadFrom {
-				records = readAhead(records)
+			want++
+			only = only[:0]
+			for _, f := range names {
+				if contains(ranges[f], r.Seq) {
+					only = append(only, f)
+				}
 			}
-			want := from
-			for r, err := range records {
+			for _, c := range r.Changes {
+				if len(c.Data) == 0 {
+					continue
+				}
+				size += len(c.Data)
+				changes, err := decodeOnly(values, r.Version, c.Data, only)
 				if err != nil {
 					return nil, 0, err
 				}
-				if r.Seq != want {
-					return nil, 0, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
+				if changes == nil {
+					continue
 				}
-				want++
-				only = only[:0]
-				for _, f := range names {
-					if contains(ranges[f], r.Seq) {
-						only = append(only, f)
-					}
-				}
-				for _, c := range r.Changes {
-					if len(c.Data) == 0 {
-						continue
-					}
-					size += len(c.Data)
-					changes, err := decodeOnly(values, r.Version, c.Data, only)
-					if err != nil {
-						return nil, 0, err
-					}
-					if changes == nil {
-						continue
-					}
-					if state, _, err = values.Fold(state, []any{changes}, core.Written); err != nil {
-						return nil, 0, err
-					}
+				if state, _, err = values.Fold(state, []any{changes}, core.Written); err != nil {
+					return nil, 0, err
 				}
 			}
-			if want != to+1 {
-				return nil, 0, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
-			}
+		}
+		if want != iv[1]+1 {
+			return nil, 0, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
 		}
 	}
 	return state, size, nil

@@ -277,7 +277,7 @@ func (s *Session) recordedFailure(t *core.Task) error {
 
 // passed reports an error unless the thread has passed a superstep.
 func (s *Session) passed(ctx context.Context, epoch checkpoint.ID) error {
-	for r, err := range Line(ctx, s.o.Store, s.tip.Record, true) {
+	for r, err := range Line(ctx, s.o.Store, s.tip.Record, checkpoint.Query{Desc: true, Meta: true}) {
 		if err != nil {
 			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 		}

@@ -102,9 +102,9 @@ type pruning struct {
 	version int // of the state's schema that values have
 	log     checkpoint.Log
 	all     []*checkpoint.Record // without their data, in the order appended
-	lines   map[checkpoint.Branch][]*checkpoint.Record
+	lines                        // of them
+	newest  map[checkpoint.Branch]*checkpoint.Record
 	kept    map[checkpoint.ID]bool
-	gone    []checkpoint.Branch  // branches that go whole
 	drop    []checkpoint.LogInfo // logs of subgraphs that go
 	head    checkpoint.ID
 	fence   checkpoint.Fence // as it was before anything was read
@@ -113,7 +113,7 @@ type pruning struct {
 func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log) (*pruning, error) {
 	p := &pruning{
 		store: store, values: prog.Values, version: prog.Version, log: log,
-		lines: map[checkpoint.Branch][]*checkpoint.Record{}, kept: map[checkpoint.ID]bool{},
+		newest: map[checkpoint.Branch]*checkpoint.Record{}, kept: map[checkpoint.ID]bool{},
 	}
 	if _, ok := store.(checkpoint.Rewriter); !ok {
 		return nil, fmt.Errorf("pruning thread %q: %T is no checkpoint.Rewriter: %w", log.Thread, store, errors.ErrUnsupported)
@@ -131,65 +131,28 @@ func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log 
 			return nil, err
 		}
 		p.all = append(p.all, r)
-		p.lines[r.Branch] = append(p.lines[r.Branch], r)
+		p.newest[r.Branch] = r
 	}
+	p.lines = linesOf(p.all)
 	if len(p.all) == 0 || p.all[len(p.all)-1].ID != p.head {
 		return nil, fmt.Errorf("%w: thread %q was written to", checkpoint.ErrConflict, log.Thread)
 	}
 	return p, nil
 }
 
-// at returns the record of a branch with a sequence number, nil if there is none.
-func (p *pruning) at(b checkpoint.Branch, seq int64) *checkpoint.Record {
-	rs := p.lines[b]
-	i, ok := slices.BinarySearchFunc(rs, seq, func(r *checkpoint.Record, n int64) int { return int(r.Seq - n) })
-	if !ok {
-		return nil
-	}
-	return rs[i]
-}
-
-// before returns the record before r on its line, nil if there is none.
-func (p *pruning) before(r *checkpoint.Record) *checkpoint.Record {
-	if prev := p.at(r.Branch, r.Seq-1); prev != nil {
-		return prev
-	}
-	for _, span := range slices.Backward(r.Lineage) {
-		if r.Seq-1 == span.To && p.lines[r.Branch][0].Seq == r.Seq {
-			return p.at(span.Branch, span.To)
-		}
-	}
-	return nil
-}
-
-// line yields the records of the line that ends at r, newest first. Records that
-// are missing are passed over.
-func (p *pruning) line(r *checkpoint.Record) func(yield func(*checkpoint.Record) bool) {
-	return func(yield func(*checkpoint.Record) bool) {
-		for _, span := range slices.Backward(spans(r)) {
-			for _, rec := range slices.Backward(p.lines[span.Branch]) {
-				if rec.Seq <= span.To && !yield(rec) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // choose fills p.kept.
 func (p *pruning) choose(keep Keep) {
 	head := p.all[len(p.all)-1]
 	main := map[checkpoint.ID]bool{}
-	for r := range p.line(head) {
+	for r := range p.back(head) {
 		main[r.ID] = true
 	}
-	for _, rs := range p.lines {
-		newest := rs[len(rs)-1]
+	for _, newest := range p.newest {
 		if keep.DropForks && newest != head {
 			continue
 		}
 		n := 0
-		for r := range p.line(newest) {
+		for r := range p.back(newest) {
 			if n++; n > max(keep.Last, 1) {
 				break
 			}
@@ -206,18 +169,13 @@ func (p *pruning) choose(keep Keep) {
 	}
 	for p.keepAlso() {
 	}
-	for b, rs := range p.lines {
-		if !slices.ContainsFunc(rs, func(r *checkpoint.Record) bool { return p.kept[r.ID] }) {
-			p.gone = append(p.gone, b)
-		}
-	}
 }
 
 // keepAlso adds to p.kept what those in it need and reports whether it did: what
 // is added may need others in turn.
 func (p *pruning) keepAlso() (added bool) {
 	keep := func(r *checkpoint.Record) {
-		if !p.kept[r.ID] {
+		if r != nil && !p.kept[r.ID] {
 			p.kept[r.ID], added = true, true
 		}
 	}
@@ -235,11 +193,11 @@ func (p *pruning) keepAlso() (added bool) {
 		}
 	}
 	// A branch is named after its first record, and goes on after its newest.
-	for b, rs := range p.lines {
-		if slices.ContainsFunc(rs, func(r *checkpoint.Record) bool { return p.kept[r.ID] }) {
-			keep(rs[len(rs)-1])
-			if b != "" {
-				keep(rs[0])
+	for _, r := range p.all {
+		if p.kept[r.ID] {
+			keep(p.newest[r.Branch])
+			if r.Branch != "" {
+				keep(p.lines[checkpoint.ID(r.Branch)])
 			}
 		}
 	}
@@ -298,8 +256,8 @@ func (p *pruning) shorten(ctx context.Context) error {
 		}
 		if !whole {
 			n.Parent = ""
-			for a := range p.line(r) {
-				if a != r && p.kept[a.ID] {
+			for a := range p.back(p.lines[r.Parent]) {
+				if p.kept[a.ID] {
 					n.Parent = a.ID
 					break
 				}
@@ -351,7 +309,7 @@ func (p *pruning) refersToGone(r *checkpoint.Record) bool {
 		return false
 	}
 	kept := map[int64]bool{}
-	for a := range p.line(r) {
+	for a := range p.back(r) {
 		if p.kept[a.ID] {
 			kept[a.Seq] = true
 		}
@@ -394,11 +352,11 @@ func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err
 			use(r.Open[i].Kept)
 		}
 	}
-	for b, rs := range p.lines {
-		if slices.Contains(p.gone, b) {
+	for _, newest := range p.newest {
+		if !p.kept[newest.ID] { // the branch goes whole
 			continue
 		}
-		tip, err := standAt(ctx, p.store, rs[len(rs)-1], nil)
+		tip, err := standAt(ctx, p.store, newest, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -428,9 +386,11 @@ func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err
 // orphans removes what hangs on records that are gone: results of branches, and
 // the logs that are not reached any more.
 func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
-	for _, b := range p.gone {
-		rs := p.lines[b]
-		w := &checkpoint.Write{Log: p.log, Drop: &checkpoint.Drop{Branch: b, Epoch: rs[len(rs)-1].Epoch}}
+	for b, newest := range p.newest {
+		if p.kept[newest.ID] {
+			continue
+		}
+		w := &checkpoint.Write{Log: p.log, Drop: &checkpoint.Drop{Branch: b, Epoch: newest.Epoch}}
 		if _, err := p.store.Write(ctx, w); err != nil {
 			return 0, err
 		}
@@ -489,8 +449,8 @@ func (p *pruning) sweep(ctx context.Context) error {
 			}
 		}
 	}
-	for b, rs := range p.lines {
-		results, err := p.store.Results(ctx, p.log, b, rs[len(rs)-1].Epoch)
+	for b, newest := range p.newest {
+		results, err := p.store.Results(ctx, p.log, b, newest.Epoch)
 		if err == nil {
 			err = mark(OpenNotes(p.log, results))
 		}

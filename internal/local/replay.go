@@ -76,25 +76,26 @@ type ReplayOptions struct {
 // that was recorded before it, and yields where they come to something else: in
 // the order in which the thread's records were written, on all of its branches.
 // The log of a subgraph is replayed likewise, by itself: what calls the subgraph is
-// given what is recorded of it. Nothing is stored, and no sub-step is run. Options has
-// no store.
+// given what is recorded of it. Nothing is stored, and no sub-step is run. The store of
+// Options is empty: the recording is put there to be read.
 func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Recording, ro ReplayOptions) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
-		of := &recorded{logs: indexLogs(rec), ro: ro, take: map[string]bool{}, done: map[*checkpoint.Record]bool{}}
-		for _, n := range ro.Take {
-			of.take[n] = true
+		of := &recorded{store: o.Store, logs: map[string]*tapeLog{}, ro: ro, done: map[*checkpoint.Record]bool{}}
+		for _, l := range rec.Logs {
+			of.logs[l.Namespace] = newTapeLog(l)
+			for _, c := range l.Records {
+				of.taped = of.taped || slices.ContainsFunc(c.Once, func(o checkpoint.OnceResult) bool { return o.Kept() })
+			}
+			of.taped = of.taped || slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool { return res.Kind == checkpoint.KindOnce })
 		}
 		r := &replay{recorded: of, prog: quiet(prog), o: o, log: of.logs[o.Log.Namespace]}
 		if r.log == nil || len(r.log.Records) == 0 {
 			yield(Difference{}, fmt.Errorf("the recording of thread %q has no log %q", rec.Header.Thread, o.Log.Namespace))
 			return
 		}
-		taped := false // there is a result of Once
-		for _, l := range rec.Logs {
-			for _, c := range l.Records {
-				taped = taped || slices.ContainsFunc(c.Once, func(o checkpoint.OnceResult) bool { return o.Kept() })
-			}
-			taped = taped || slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool { return res.Kind == checkpoint.KindOnce })
+		if err := rec.Put(ctx, o.Store, o.Log.Thread); err != nil {
+			yield(Difference{}, err)
+			return
 		}
 		seen := map[string]bool{}
 		for _, next := range r.log.Records {
@@ -107,16 +108,14 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 				yield(Difference{}, err)
 				return
 			}
+			of := next.Epoch
+			if closing := r.log.closes(next); closing != nil && next.Source == checkpoint.SourceInterrupt {
+				of += closing.ID
+			}
 			for _, d := range ds {
-				if d.Kind == DiffOnce && !taped {
-					d.Want = "no result of Once: the thread ran without the option RecordOnce"
-				}
 				// A task is run more than once if something is asked.
-				key := fmt.Sprint(next.Epoch, d.Kind, d.Path, d.Node, d.Field, d.SubStep, d.Want, d.Got)
+				key := fmt.Sprint(of, d.Kind, d.Path, d.Node, d.Field, d.SubStep, d.Want, d.Got)
 				d.Step = stepOf(next)
-				if next.Source == checkpoint.SourceInterrupt {
-					key = fmt.Sprint(r.log.closes(next), key)
-				}
 				if seen[key] {
 					continue
 				}
@@ -132,9 +131,10 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 
 // recorded is what the replays of a thread's logs share.
 type recorded struct {
-	logs map[string]*tapeLog
-	ro   ReplayOptions
-	take map[string]bool // ReplayOptions.Take
+	store checkpoint.Store // that has it
+	logs  map[string]*tapeLog
+	ro    ReplayOptions
+	taped bool // there is a result of Once
 
 	mu   sync.Mutex
 	done map[*checkpoint.Record]bool // of subgraphs: they were replayed
@@ -161,8 +161,8 @@ func stepOf(r *checkpoint.Record) int {
 
 // step replays what led from a record's predecessor to it.
 func (r *replay) step(ctx context.Context, next *checkpoint.Record) ([]Difference, error) {
-	before := r.log.byID[next.Parent]
-	if before != nil && before.Seq+1 != next.Seq || before == nil && next.Seq > 1 {
+	before := r.log.before(next)
+	if before == nil && next.Seq > 1 {
 		return nil, nil // what was between was pruned
 	}
 	var ds []Difference
@@ -171,10 +171,8 @@ func (r *replay) step(ctx context.Context, next *checkpoint.Record) ([]Differenc
 	case next.Source == checkpoint.SourceInput && next.Epoch == next.ID && !r.ro.Entry:
 		ds, err = r.entry(ctx, before, next)
 	case before == nil:
-	case next.Source == checkpoint.SourceLoop && next.Epoch == next.ID:
-		ds, err = r.closing(ctx, before, next)
-	case next.Source == checkpoint.SourceInterrupt:
-		ds, err = r.asking(ctx, before, next)
+	case next.Source == checkpoint.SourceLoop && next.Epoch == next.ID, next.Source == checkpoint.SourceInterrupt:
+		ds, err = r.superstep(ctx, before, next)
 	}
 	var unknown *core.UnknownNodeError
 	if errors.As(err, &unknown) {
@@ -202,7 +200,7 @@ func (r *replay) placed(ds []Difference, step int) {
 // says was done then.
 func (r *replay) open(ctx context.Context, at, next *checkpoint.Record) (*Session, error) {
 	o := r.o
-	o.Store, o.Tape = r.store(at), r.tape(at, next)
+	o.Store, o.Tape = r.at(at, r.results(at, next)), r.tape(at, next)
 	o.Durability, o.Bus, o.RecordOnce, o.Before, o.After = Sync, nil, false, nil, nil
 	return Open(ctx, r.prog, &o, "", false)
 }
@@ -236,8 +234,16 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 			return nil, fmt.Errorf("input of checkpoint %s: %w", next.ID, err)
 		}
 	}
-	left := &core.Left{Record: next}
-	base, err := s.given(left)
+	left := new(core.Left)
+	for _, c := range next.Left() {
+		if c.Node == "" && err == nil {
+			left.Edit, err = core.Recorded(s.prog.Values, next.Version, c.Data)
+		}
+	}
+	var base any
+	if err == nil {
+		base, err = s.given(left)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("what checkpoint %s left: %w", next.ID, err)
 	}
@@ -262,156 +268,120 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 
 // given compares what a subgraph is given with its recorded input.
 func (r *replay) given(s *Session, base any, next *checkpoint.Record) ([]Difference, error) {
-	got := &checkpoint.Record{Version: s.prog.Version}
 	changes, err := s.prog.edit(base, r.input)
 	if err != nil {
 		return []Difference{{Kind: DiffError, Want: "its input is made", Got: err.Error()}}, nil
 	}
-	if changes != nil {
-		data, err := s.prog.Values.Encode(changes)
-		if err != nil {
-			return nil, err
-		}
-		got.Changes = []checkpoint.Change{{Data: data}}
+	data, err := s.prog.Values.Encode(changes)
+	if err != nil {
+		return nil, err
 	}
-	want := *next
-	if want.Changes = nil; len(next.Changes) > 0 {
-		want.Changes = []checkpoint.Change{{Data: next.Changes[len(next.Changes)-1].Data}}
+	var want []checkpoint.Change
+	if n := len(next.Changes); n > 0 {
+		want = []checkpoint.Change{{Data: next.Changes[n-1].Data}}
 	}
-	return r.compareState(&want, got, nil), nil
+	return r.compareState(next.Version, want, []checkpoint.Change{{Data: data}}), nil
 }
 
-// closing replays a whole superstep and its end.
-func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) ([]Difference, error) {
+// superstep replays a superstep: as a whole with its end or, if next was written when it
+// waited for answers, up to there.
+func (r *replay) superstep(ctx context.Context, before, next *checkpoint.Record) ([]Difference, error) {
 	s, err := r.open(ctx, before, next)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	m, tp := s.m, s.o.Tape
+	m, plan, closes := s.m, s.prog.Plan, next.Source == checkpoint.SourceLoop
+	asked := map[int][]checkpoint.Question{}
 	var due []int
 	for i := range m.Tasks() {
-		switch t := m.Task(i); {
-		case t.Status == core.Held: // a breakpoint that was passed with no record of it
-			t.Status = core.Waiting
-			due = append(due, i)
-		case t.Startable():
-			due = append(due, i)
-		}
-	}
-	if err := s.runTasks(ctx, due); err != nil {
-		return nil, err
-	}
-	var ds []Difference
-	whole := true
-	for i := range m.Tasks() {
 		t := m.Task(i)
-		found, misses := tp.told(i)
-		ds = append(ds, found...)
-		node := s.prog.Plan.NameOf(t.Node)
-		switch t.Status {
-		case core.Done:
-			continue
-		case core.Interrupted:
-			for _, q := range t.Unanswered() {
-				ds = append(ds, Difference{Kind: DiffQuestion, Path: q.Path, Node: q.Node, Want: "nothing is asked", Got: questionText(&q)})
-			}
-		default:
-			if !misses || !errors.Is(t.Err, ErrNotRecorded) {
-				ds = append(ds, Difference{Kind: DiffError, Node: node, Want: "the node finishes", Got: failureText(t)})
-			}
+		var o checkpoint.OpenTask
+		if known := next.OpenTask(i); known != nil && !closes {
+			o = *known
 		}
-		whole = false
-	}
-	if !whole {
-		// What the others wrote is compared nevertheless.
-		got := &checkpoint.Record{Version: s.prog.Version}
-		done := map[int]bool{}
-		for i := range m.Tasks() {
-			if t := m.Task(i); t.Status == core.Done && !t.Folded() {
-				done[i] = true
-				if t.Data() != nil {
-					got.Changes = append(got.Changes, checkpoint.Change{Node: s.prog.Plan.NameOf(t.Node), Task: i, Data: t.Data()})
-				}
-			}
-		}
-		return append(ds, r.compareState(next, got, done)...), nil
-	}
-	s.m.Drain()
-	err = s.Drive(ctx)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	got := s.last
-	if got == nil || got.Source != checkpoint.SourceLoop {
-		d := Difference{Kind: DiffError, Want: "the superstep is committed", Got: "it is not"}
-		if err != nil {
-			d.Got = err.Error()
-		}
-		var conflict *core.ConflictError
-		if errors.As(err, &conflict) {
-			d.Kind, d.Node, d.Field = DiffState, conflict.Node, conflict.Field
-		}
-		return append(ds, d), nil
-	}
-	ds = append(ds, r.compareState(next, got, nil)...)
-	return append(ds, r.compareRouting(next, got)...), nil
-}
-
-// asking replays a superstep up to where it waits for answers.
-func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([]Difference, error) {
-	s, err := r.open(ctx, before, next)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	m, tp := s.m, s.o.Tape
-	asked, skip := map[int][]checkpoint.Question{}, map[int]bool{}
-	for _, o := range next.Open {
+		cut := false
 		for _, q := range o.Questions {
-			skip[o.Task] = skip[o.Task] || !q.Answered && o.Cut // it may have asked less than it would
+			cut = cut || !q.Answered && o.Cut // it may have asked less than it would
 			if !q.Answered && q.When == "inside" {
-				asked[o.Task] = append(asked[o.Task], q)
+				asked[i] = append(asked[i], q)
 			}
 		}
-	}
-	var due []int
-	for i := range m.Tasks() {
-		t := m.Task(i)
-		if !t.Startable() || t.Ran() || skip[i] || tp.takes(&s.prog.Nodes[t.Node]) {
+		switch {
+		case closes && t.Status == core.Held: // a breakpoint that was passed with no record of it
+			t.Status = core.Waiting
+		case !t.Startable() || !closes && (t.Ran() || cut || r.takes(plan.NameOf(t.Node))):
+			continue
+		case !closes && len(asked[i]) == 0 && (before.ID != before.Epoch || !r.log.ended(next, i)):
+			// Others are looked at when the superstep closes; but it may never. Those that
+			// have failed, or were cut short, have not come to what they ask.
 			continue
 		}
-		// Others are looked at when the superstep closes; but it may never. Those that
-		// have failed, or were cut short, have not come to what they ask.
-		if len(asked[i]) > 0 || before.ID == before.Epoch && r.log.ended(next, i) {
-			due = append(due, i)
-		}
+		due = append(due, i)
 	}
 	if err := s.runTasks(ctx, due); err != nil {
 		return nil, err
 	}
 	var ds []Difference
-	for _, i := range due {
+	var wrote []checkpoint.Change
+	whole := closes
+	for i := range m.Tasks() {
 		t := m.Task(i)
-		want, got := asked[i], []checkpoint.Question(nil)
-		if t.Status == core.Interrupted {
-			got = slices.DeleteFunc(slices.Clone(t.Unanswered()), func(q checkpoint.Question) bool { return q.When != "inside" })
+		if whole = whole && t.Status == core.Done; t.Status == core.Done && !t.Folded() {
+			wrote = append(wrote, checkpoint.Change{Node: plan.NameOf(t.Node), Task: i, Data: t.Data()})
 		}
-		found, misses := tp.told(i)
-		if len(want) == 0 && len(got) == 0 { // but what its subgraphs did is not looked at again
+		if !closes && !slices.Contains(due, i) {
+			continue
+		}
+		got := t.Unanswered()
+		if !closes {
+			got = slices.DeleteFunc(slices.Clone(got), func(q checkpoint.Question) bool { return q.When != "inside" })
+		}
+		found := s.o.Tape.told(i)
+		if !closes && len(asked[i]) == 0 && len(got) == 0 { // but what its subgraphs did is not looked at again
 			ds = append(ds, slices.DeleteFunc(found, func(d Difference) bool { return d.Namespace == "" })...)
 			continue
 		}
 		ds = append(ds, found...)
-		if t.Status == core.Failed || t.Status == core.Waiting {
-			if !misses || !errors.Is(t.Err, ErrNotRecorded) {
-				ds = append(ds, Difference{Kind: DiffError, Node: s.prog.Plan.NameOf(t.Node), Want: questionText(&want[0]), Got: failureText(t)})
+		switch {
+		case t.Status == core.Done && closes:
+		case t.Status == core.Done || t.Status == core.Interrupted:
+			ds = append(ds, compareQuestions(plan.NameOf(t.Node), asked[i], got)...)
+		case !errors.Is(t.Err, ErrNotRecorded) || !slices.ContainsFunc(found, func(d Difference) bool { return d.Kind == DiffOnce }):
+			d := Difference{Kind: DiffError, Node: plan.NameOf(t.Node), Want: "the node finishes", Got: failureText(t)}
+			if !closes {
+				d.Want = questionText(&asked[i][0])
 			}
-			continue
+			ds = append(ds, d)
 		}
-		ds = append(ds, compareQuestions(s.prog.Plan.NameOf(t.Node), want, got)...)
 	}
-	return ds, nil
+	if !closes {
+		return ds, nil
+	}
+	// What has finished is compared also if others have not.
+	was := slices.DeleteFunc(slices.Clone(next.Changes), func(c checkpoint.Change) bool {
+		return !slices.ContainsFunc(wrote, func(w checkpoint.Change) bool { return w.Task == c.Task })
+	})
+	if !whole {
+		return append(ds, r.compareState(next.Version, was, wrote)...), nil
+	}
+	m.Drain()
+	err = s.Drive(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if s.last == nil || s.last.Source != checkpoint.SourceLoop {
+		d := Difference{Kind: DiffError, Want: "the superstep is committed", Got: "it is not"}
+		if err != nil {
+			d.Got = err.Error()
+		}
+		if conflict, ok := errors.AsType[*core.ConflictError](err); ok {
+			d.Kind, d.Node, d.Field = DiffState, conflict.Node, conflict.Field
+		}
+		return append(ds, d), nil
+	}
+	ds = append(ds, r.compareState(next.Version, was, wrote)...)
+	return append(ds, r.compareRouting(next, s.last)...), nil
 }
 
 // nodePath joins names of nodes, and what is in the last.
@@ -420,67 +390,51 @@ func nodePath(path []string, name string) string {
 }
 
 func failureText(t *core.Task) string {
-	var ne *NodeError
-	switch {
-	case errors.As(t.Err, &ne):
-		return "it fails: " + ne.Err.Error()
-	case t.Err != nil:
-		return "it fails: " + t.Err.Error()
+	err := t.Err
+	if ne, ok := errors.AsType[*NodeError](err); ok {
+		err = ne.Err
 	}
-	return "it is cut short"
+	if err == nil {
+		return "it is cut short"
+	}
+	return "it fails: " + err.Error()
 }
 
-// compareState compares what tasks wrote. Only, if not nil, are those to compare.
-func (r *replay) compareState(want, got *checkpoint.Record, only map[int]bool) (ds []Difference) {
-	prog := r.prog
-	type wrote struct {
-		node      string
-		want, got map[string]json.RawMessage
+// compareState compares what tasks wrote, as a version of the state's schema has recorded
+// it, with what they write.
+func (r *replay) compareState(version int, want, got []checkpoint.Change) (ds []Difference) {
+	type place struct {
+		task  int
+		field string
 	}
-	tasks := map[int]*wrote{}
-	at := func(c *checkpoint.Change) *wrote {
-		if tasks[c.Task] == nil {
-			tasks[c.Task] = &wrote{node: prog.Plan.Present(c.Node)}
-		}
-		return tasks[c.Task]
+	type values struct {
+		node string
+		of   [2]json.RawMessage
 	}
-	for i := range want.Changes {
-		c := &want.Changes[i]
-		if only != nil && !only[c.Task] {
-			continue
-		}
-		fields, err := normal(prog.Values, want.Version, c.Data)
-		if err != nil {
-			ds = append(ds, Difference{Kind: DiffState, Node: at(c).node, Want: text(c.Data), Got: "the program can't read it: " + err.Error()})
-			continue
-		}
-		at(c).want = fields
-	}
-	for i := range got.Changes {
-		c := &got.Changes[i]
-		fields, err := normal(prog.Values, prog.Version, c.Data)
-		if err != nil {
-			ds = append(ds, Difference{Kind: DiffState, Node: at(c).node, Want: "a value that can be read again", Got: text(c.Data) + ": " + err.Error()})
-			continue
-		}
-		at(c).got = fields
-	}
-	for _, i := range slices.Sorted(maps.Keys(tasks)) {
-		w := tasks[i]
-		names := map[string]bool{}
-		for f := range w.want {
-			names[f] = true
-		}
-		for f := range w.got {
-			names[f] = true
-		}
-		for _, f := range slices.Sorted(maps.Keys(names)) {
-			a, b := w.want[f], w.got[f]
-			if slices.Contains(r.ro.Ignore, nodePath(r.o.path, f)) || a != nil && b != nil && sameJSON(a, b) {
-				continue
+	wrote := map[place]values{}
+	for side, changes := range [2][]checkpoint.Change{want, got} {
+		for _, c := range changes {
+			node := r.prog.Plan.Present(c.Node)
+			fields, err := normal(r.prog.Values, [2]int{version, r.prog.Version}[side], c.Data)
+			if err != nil && side == 0 {
+				ds = append(ds, Difference{Kind: DiffState, Node: node, Want: text(c.Data), Got: "the program can't read it: " + err.Error()})
+			} else if err != nil {
+				ds = append(ds, Difference{Kind: DiffState, Node: node, Want: "a value that can be read again", Got: text(c.Data) + ": " + err.Error()})
 			}
-			ds = append(ds, Difference{Kind: DiffState, Node: w.node, Field: f, Want: written(a), Got: written(b)})
+			for name, v := range fields {
+				w := wrote[place{c.Task, name}]
+				w.node, w.of[side] = node, v
+				wrote[place{c.Task, name}] = w
+			}
 		}
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(wrote), func(a, b place) int { return cmp.Or(a.task-b.task, strings.Compare(a.field, b.field)) }) {
+		w := wrote[p]
+		a, b := w.of[0], w.of[1]
+		if slices.Contains(r.ro.Ignore, nodePath(r.o.path, p.field)) || a != nil && b != nil && sameJSON(a, b) {
+			continue
+		}
+		ds = append(ds, Difference{Kind: DiffState, Node: w.node, Field: p.field, Want: written(a), Got: written(b)})
 	}
 	return ds
 }
@@ -525,21 +479,21 @@ func text(v json.RawMessage) string {
 // sameJSON reports whether two JSON values are equal, whatever the order of
 // members and the white space.
 func sameJSON(a, b json.RawMessage) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	value := func(raw json.RawMessage) (v any, err error) {
+	value := func(raw json.RawMessage) (v any, ok bool) {
 		if len(raw) == 0 {
-			return nil, nil
+			return nil, true
 		}
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.UseNumber()
-		err = d.Decode(&v)
-		return v, err
+		err := d.Decode(&v)
+		return v, err == nil
 	}
-	x, err1 := value(a)
-	y, err2 := value(b)
-	return err1 == nil && err2 == nil && reflect.DeepEqual(x, y)
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, ok1 := value(a)
+	y, ok2 := value(b)
+	return ok1 && ok2 && reflect.DeepEqual(x, y)
 }
 
 // compareRouting compares what was planned.
@@ -569,9 +523,6 @@ func (r *replay) compareRouting(want, got *checkpoint.Record) []Difference {
 		slices.Sort(parts)
 		return cmp.Or(strings.Join(parts, "; "), "no join waits")
 	}
-	if a, b := joins(want), joins(got); a != b {
-		ds = append(ds, Difference{Kind: DiffRouting, Want: a, Got: b})
-	}
 	deferred := func(r *checkpoint.Record) string {
 		var names []string
 		for _, n := range r.Deferred {
@@ -580,8 +531,10 @@ func (r *replay) compareRouting(want, got *checkpoint.Record) []Difference {
 		slices.Sort(names)
 		return cmp.Or(strings.Join(names, ", "), "no node") + " is deferred"
 	}
-	if a, b := deferred(want), deferred(got); a != b {
-		ds = append(ds, Difference{Kind: DiffRouting, Want: a, Got: b})
+	for _, waits := range []func(*checkpoint.Record) string{joins, deferred} {
+		if a, b := waits(want), waits(got); a != b {
+			ds = append(ds, Difference{Kind: DiffRouting, Want: a, Got: b})
+		}
 	}
 	// Questions with which nodes begin. Where only one of the programs knows of such, the
 	// other's node asks when it runs.

@@ -11,8 +11,8 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// asyncQueue bounds the writes that wait under Async.
-const asyncQueue = 64
+// mostHeld bounds the writes that wait under Async.
+const mostHeld = 64
 
 const defaultSaveTimeout = 10 * time.Second
 
@@ -27,28 +27,17 @@ type saver struct {
 	fence   checkpoint.Fence // of the claim; before it, that of what was read
 	claimed bool
 	lease   lease
-	failed  error               // the first failure, under Async
-	held    []*checkpoint.Write // under Exit
-	storing sync.Mutex          // of those, in order
+	held    []*checkpoint.Write // to be stored: under Async in the background, under Exit at the end
+	spare   []*checkpoint.Write // room for more of them
+	behind  bool                // somebody is about to store them
+	failed  error               // why one could not be stored
+	storing chan struct{}       // has room for one who does so, in order; nil under Sync
 
 	// Of the write under way, and kept for the next one.
 	clock  sync.Mutex
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	slow   watch
-
-	// Whoever puts something into the queue holds sending for reading, whoever
-	// closes it for writing: an attempt that was left behind may still save
-	// when the run ends.
-	sending sync.RWMutex
-	queue   chan queued
-	done    chan struct{}
-}
-
-type queued struct {
-	ctx   context.Context
-	write *checkpoint.Write // nil: it is only waited for what came before
-	reply chan error        // nil: nobody waits
 }
 
 func newSaver(o *Options) *saver {
@@ -57,6 +46,9 @@ func newSaver(o *Options) *saver {
 		s.timeout = defaultSaveTimeout
 	}
 	s.slow.limit, s.slow.of = s.timeout, s
+	if s.mode != Sync {
+		s.storing = make(chan struct{}, 1)
+	}
 	if s.mode != Exit { // which writes when all is over
 		s.lease.ttl = o.Lease
 	}
@@ -69,50 +61,39 @@ func (s *saver) overdue() { s.cancel(context.DeadlineExceeded) }
 // save stores w as the durability says. The context's end doesn't stop it:
 // what was done is to be kept. The caller may alter w when save has returned.
 func (s *saver) save(ctx context.Context, w *checkpoint.Write) error {
-	switch s.mode {
-	case Exit:
-		w = new(*w)
-		s.mu.Lock()
-		s.held = append(s.held, w)
-		s.mu.Unlock()
-		return nil
-	case Async:
-		if err := s.failure(); err != nil {
-			return err
-		}
-		if s.isClaimed() {
-			s.start()
-			s.enqueue(queued{ctx: ctx, write: new(*w)})
-			return nil
-		}
+	if s.mode == Sync || s.mode == Async && !s.isClaimed() {
+		return s.write(ctx, w)
 	}
-	return s.write(ctx, w)
+	full, start := s.hold(new(*w))
+	switch {
+	case s.mode == Exit:
+		return nil
+	case full:
+		return s.storeHeld(ctx)
+	case start:
+		go s.storeHeld(ctx)
+	}
+	return s.failure()
 }
 
 // saveNow stores w before it returns, unless all is kept for the end.
 func (s *saver) saveNow(ctx context.Context, w *checkpoint.Write) error {
-	if s.mode == Exit {
+	if s.mode != Async || !s.isClaimed() {
 		return s.save(ctx, w)
 	}
-	reply := make(chan error, 1)
-	if s.enqueue(queued{ctx: ctx, write: w, reply: reply}) {
-		return <-reply
-	}
-	return s.write(ctx, w)
+	s.hold(w)
+	return s.storeHeld(ctx)
 }
 
-// enqueue hands a write to the background writer, if there is one.
-func (s *saver) enqueue(q queued) bool {
-	s.sending.RLock()
-	defer s.sending.RUnlock()
+// hold adds a write to those that are to be stored. It reports whether there are many, and
+// whether nobody is about to store them: then the caller does so.
+func (s *saver) hold(w *checkpoint.Write) (full, start bool) {
 	s.mu.Lock()
-	queue := s.queue
-	s.mu.Unlock()
-	if queue == nil {
-		return false
-	}
-	queue <- q
-	return true
+	defer s.mu.Unlock()
+	s.held = append(s.held, w)
+	full, start = len(s.held) > mostHeld, !s.behind
+	s.behind = true
+	return full, start
 }
 
 // seen notes the fence of what was read, on which the claim will be based.
@@ -147,66 +128,37 @@ func (s *saver) failure() error {
 	return s.failed
 }
 
-func (s *saver) start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queue != nil {
-		return
-	}
-	s.queue = make(chan queued, asyncQueue)
-	s.done = make(chan struct{})
-	go func(queue chan queued, done chan struct{}) {
-		defer close(done)
-		for q := range queue {
-			err := s.failure()
-			if err == nil && q.write != nil {
-				if err = s.write(q.ctx, q.write); err != nil {
-					s.mu.Lock()
-					s.failed = err
-					s.mu.Unlock()
-				}
-			}
-			if q.reply != nil {
-				q.reply <- err
-			}
-		}
-	}(s.queue, s.done)
-}
-
-// flush stores everything that waits and ends the background writer.
+// flush stores everything that waits.
 func (s *saver) flush(ctx context.Context) error {
-	s.sending.Lock()
-	s.mu.Lock()
-	queue, done := s.queue, s.done
-	s.queue = nil
-	s.mu.Unlock()
-	if queue != nil {
-		close(queue)
-	}
-	s.sending.Unlock()
-	if queue != nil {
-		<-done
-	}
-	if err := s.failure(); err != nil {
-		return err
+	if s.mode == Sync {
+		return nil
 	}
 	return s.storeHeld(ctx)
 }
 
-// storeHeld stores what is held.
+// storeHeld stores what is held, in order; after a failure nothing more.
 func (s *saver) storeHeld(ctx context.Context) error {
-	s.storing.Lock()
-	defer s.storing.Unlock()
-	s.mu.Lock()
-	held := s.held
-	s.held = nil
-	s.mu.Unlock()
-	for _, w := range held {
-		if err := s.write(ctx, w); err != nil {
-			return err
+	s.storing <- struct{}{}
+	defer func() { <-s.storing }()
+	for {
+		s.mu.Lock()
+		held, failed := s.held, s.failed
+		s.held, s.spare = s.spare[:0], held
+		s.behind = len(held) > 0 && failed == nil
+		s.mu.Unlock()
+		if len(held) == 0 || failed != nil {
+			return failed
 		}
+		for _, w := range held {
+			if failed = s.write(ctx, w); failed != nil {
+				break
+			}
+		}
+		clear(held)
+		s.mu.Lock()
+		s.failed = failed
+		s.mu.Unlock()
 	}
-	return nil
 }
 
 // readable has what this run wrote to the log of a subgraph that keeps its state in the store,
@@ -216,13 +168,8 @@ func (s *saver) readable(ctx context.Context, namespace string, keeps bool) erro
 	switch {
 	case s.mode == Exit && !keeps:
 		s.forget(namespace)
-	case s.mode == Exit && s.holds(namespace):
+	case s.mode == Exit && s.holds(namespace), s.mode == Async && keeps:
 		return s.storeHeld(ctx)
-	case s.mode == Async && keeps:
-		reply := make(chan error, 1)
-		if s.enqueue(queued{reply: reply}) {
-			return <-reply
-		}
 	}
 	return nil
 }

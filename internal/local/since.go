@@ -61,7 +61,7 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 		}
 		planned, epoch, next = begun, from.Epoch, from.Seq+1
 	}
-	for r, err := range LineFrom(ctx, s.o.Store, s.tip.Record, next, false) {
+	for r, err := range Line(ctx, s.o.Store, s.tip.Record, checkpoint.Query{From: next}) {
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned
 		}
 	}
 	whole := r.Source == checkpoint.SourceLoop || r.Source == checkpoint.SourceInput
-	next, err := pendingNodes(planned, r)
+	next, err := PendingNodes(planned, r)
 	if err != nil {
 		return err
 	}
@@ -137,12 +137,17 @@ func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned
 	return nil
 }
 
-// pendingNodes lists the nodes of tasks that are to run after a record of an input or
-// a superstep, in plan order.
-func pendingNodes(planned, r *checkpoint.Record) (nodes []string, err error) {
+// PendingNodes lists the nodes of tasks that are to run after a record, in plan order: of
+// an interrupt those that wait, since the others have ended, or failed. Planned is the
+// record that planned them.
+func PendingNodes(planned, r *checkpoint.Record) (nodes []string, err error) {
 	tasks, err := checkpoint.TaskStates(planned, r, nil)
 	for i := range tasks {
-		if tasks[i].Status != checkpoint.StatusDone {
+		pending := tasks[i].Status != checkpoint.StatusDone
+		if r.Source == checkpoint.SourceInterrupt {
+			pending = tasks[i].Asks()
+		}
+		if pending {
 			nodes = append(nodes, tasks[i].Node)
 		}
 	}

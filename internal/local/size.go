@@ -49,7 +49,7 @@ func (s *Session) weigh(r *checkpoint.Record) error {
 	if s.weighAt == 0 {
 		// What was read is no news: somebody has been told when it was written.
 		if s.tip != nil {
-			s.written = s.tip.Snap + s.tip.Bytes + s.tip.Range
+			s.written = s.tip.Read()
 		}
 		s.weighAt = cmp.Or(z.Warn, z.Max)
 		for s.weighAt < s.written {

@@ -591,10 +591,9 @@ func (e *execution) run() {
 	}()
 	if task.Status == core.Changed { // only its routing is pending
 		e.Changes, e.Data = task.Changes(), task.Data()
-	} else if s.o.Tape != nil && s.o.Tape.takes(e.node) {
-		if s.o.Tape.recorded(e) {
-			return
-		}
+	} else if s.o.Tape != nil && s.o.Tape.r.takes(e.node.Name) {
+		e.fails(0, errors.New("the recording has no result of it"))
+		return
 	} else if done := e.attempts(); done {
 		return
 	}

@@ -66,7 +66,7 @@ func readEnd(ctx context.Context, store checkpoint.Store, log checkpoint.Log, t 
 		return gone("the thread went on from a checkpoint before the turn"), nil
 	}
 	open := true
-	for r, err := range LineFrom(ctx, store, head, t.Seq, true) {
+	for r, err := range Line(ctx, store, head, checkpoint.Query{From: t.Seq, Meta: true}) {
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (p Problem) String() string {
 // Compile checks a declaration and indexes it. All problems are reported at
 // once; the graph is nil if there are any. Advice is about a graph that may run.
 func Compile(spec Spec) (g *Graph, problems, advice []Problem) {
-	c := compiler{spec: clone(spec), g: &Graph{Name: spec.Name, index: map[string]int{}}}
+	c := compiler{spec: clone(spec), g: &Graph{Name: spec.Name, index: map[string]int{}}, chosen: map[int][]int{}, free: map[int]bool{}}
 	c.nodes()
 	c.entry()
 	c.edges()
@@ -86,6 +86,10 @@ type compiler struct {
 	spec     Spec
 	g        *Graph
 	problems []Problem
+
+	// Where nodes, and Start, may go that choose: what is declared, or anywhere.
+	chosen map[int][]int
+	free   map[int]bool
 
 	// What an edge that is wrong may have been meant to lead to: reach takes it
 	// for reachable, so as not to report what follows from another mistake.
@@ -350,11 +354,13 @@ func (c *compiler) conditionals() {
 				leads = append(leads, i)
 			}
 		}
+		free := r.Labels == nil && r.Destinations == nil
 		if !ok {
 			c.meant = append(c.meant, leads...)
-			c.anywhere = c.anywhere || r.Labels == nil && r.Destinations == nil
+			c.anywhere = c.anywhere || free
 			continue
 		}
+		c.chosen[from], c.free[from] = append(c.chosen[from], leads...), c.free[from] || free
 		if from == FromStart {
 			c.g.EntryRouters++
 		} else {
@@ -365,11 +371,18 @@ func (c *compiler) conditionals() {
 
 func (c *compiler) destinations() {
 	for _, n := range c.spec.Nodes {
-		for _, d := range n.Destinations {
-			c.target(d, fmt.Sprintf("declared destination of %q", n.Name))
+		var leads []int
+		lead := func(names []string, what string) {
+			for _, d := range names {
+				if to, ok := c.target(d, fmt.Sprintf(what, n.Name)); ok {
+					leads = append(leads, to)
+				}
+			}
 		}
-		for _, d := range n.ParentDestinations {
-			c.target(d, fmt.Sprintf("destination of a node inside subgraph %q", n.Name))
+		lead(n.Destinations, "declared destination of %q")
+		lead(n.ParentDestinations, "destination of a node inside subgraph %q")
+		if i, ok := c.g.index[n.Name]; ok {
+			c.chosen[i], c.free[i] = append(c.chosen[i], leads...), c.free[i] || n.Command && n.Destinations == nil
 		}
 	}
 }
@@ -430,24 +443,12 @@ func (c *compiler) reach() {
 		}
 	}
 	arrived := make([]int, len(g.Joins))
-	follow := func(name string) {
-		for _, r := range c.spec.Conditionals {
-			if r.From != name {
-				continue
-			}
-			if r.Labels == nil && r.Destinations == nil {
-				anywhere()
-			}
-			for _, l := range r.Labels {
-				if i, ok := g.index[l.To]; ok {
-					visit(i)
-				}
-			}
-			for _, d := range r.Destinations {
-				if i, ok := g.index[d]; ok {
-					visit(i)
-				}
-			}
+	follow := func(i int) {
+		if c.free[i] {
+			anywhere()
+		}
+		for _, to := range c.chosen[i] {
+			visit(to)
 		}
 	}
 	for i, n := range g.Nodes {
@@ -458,7 +459,7 @@ func (c *compiler) reach() {
 	for _, i := range g.Entry {
 		visit(i)
 	}
-	follow(Start)
+	follow(FromStart)
 	for _, i := range c.meant {
 		visit(i)
 	}
@@ -472,10 +473,6 @@ func (c *compiler) reach() {
 			}
 		}
 	}
-	specs := map[string]NodeSpec{}
-	for _, n := range c.spec.Nodes {
-		specs[n.Name] = n
-	}
 	for len(queue) > 0 {
 		i := queue[0]
 		queue = queue[1:]
@@ -488,16 +485,7 @@ func (c *compiler) reach() {
 				visit(g.Joins[j].Target)
 			}
 		}
-		follow(n.Name)
-		spec := specs[n.Name]
-		if n.Command && spec.Destinations == nil {
-			anywhere()
-		}
-		for _, d := range append(slices.Clone(spec.Destinations), spec.ParentDestinations...) {
-			if k, ok := g.index[d]; ok {
-				visit(k)
-			}
-		}
+		follow(i)
 	}
 	for _, join := range g.Joins {
 		var sources, missing []string

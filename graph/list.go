@@ -319,6 +319,12 @@ type overwriting interface {
 	equals(o field.Change) bool // of another overwrite of the field
 }
 
+// overwrites reports whether a change replaces the value, whatever it was.
+func overwrites(c field.Change) bool {
+	o, ok := c.(overwriting)
+	return !ok || o.overwrites()
+}
+
 // checkOverwrites finds the first overwrite that differs from an earlier one.
 func checkOverwrites(cs []field.Change) (later, earlier int, err error) {
 	first := -1

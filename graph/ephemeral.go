@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/superstep-dev/superstep/field"
@@ -16,89 +17,123 @@ import (
 // The zero Ephemeral is unset and ready to use. Like all field types it may be
 // copied, and is used by one goroutine at a time.
 type Ephemeral[T any] struct {
-	m ephemeralMerger[T]
+	m stepping[momentMerger[T], *momentMerger[T]]
 }
 
 // Get returns the value that was set in the superstep before or earlier by this
 // task, and the zero T when there is none.
-func (e *Ephemeral[T]) Get() T { return e.m.now().Get() }
+func (e *Ephemeral[T]) Get() T { return e.now().Get() }
 
 // Has reports whether there is a value.
-func (e *Ephemeral[T]) Has() bool { return e.m.has() }
+func (e *Ephemeral[T]) Has() bool { return e.m.now.has() }
 
 // Set sets the value.
-func (e *Ephemeral[T]) Set(x T) { e.m.now().Set(x) }
+func (e *Ephemeral[T]) Set(x T) { e.now().Set(x) }
+
+// now returns the value and what the task has set, as a Value.
+func (e *Ephemeral[T]) now() *Value[T] { return (*Value[T])(&e.m.now.valueMerger) }
 
 // IsZero reports whether there is no value; encoding/json's omitzero uses it.
-func (e Ephemeral[T]) IsZero() bool { return !e.m.has() && e.m.next == nil }
+func (e Ephemeral[T]) IsZero() bool { return e.m.none() }
 
 // String formats the value as fmt.Sprint does.
-func (e Ephemeral[T]) String() string { return e.m.now().String() }
+func (e Ephemeral[T]) String() string { return e.now().String() }
 
 // MarshalJSON returns the JSON of the value, null when there is none.
 func (e Ephemeral[T]) MarshalJSON() ([]byte, error) {
 	if !e.Has() {
 		return []byte("null"), nil
 	}
-	return e.m.now().MarshalJSON()
+	return e.now().MarshalJSON()
 }
 
 // UnmarshalJSON replaces the value; null leaves none.
 func (e *Ephemeral[T]) UnmarshalJSON(data []byte) error {
-	x, has, err := unmarshalOptional[T](data)
-	if err != nil {
-		return err
+	var read Ephemeral[T]
+	var err error
+	if string(data) != "null" {
+		err = read.now().UnmarshalJSON(data)
 	}
-	if *e = (Ephemeral[T]{}); has {
-		e.m.base = &valueChange[T]{x}
+	if err == nil {
+		*e = read
 	}
-	return nil
+	return err
 }
 
 // Merger implements [field.Merging], for the engine.
 func (e *Ephemeral[T]) Merger() field.Merger { return &e.m }
 
-// ephemeralMerger is an Ephemeral as the engine sees it.
-type ephemeralMerger[T any] struct {
-	valueMerger[T]
-	next *valueChange[T] // what tasks of the open superstep have set that are folded already
+// momentMerger is a Value that ends with the superstep.
+type momentMerger[T any] struct{ valueMerger[T] }
+
+func (f *momentMerger[T]) has() bool { return f.base != nil || f.pend != nil }
+
+func (f *momentMerger[T]) whole() field.Change { return cmp.Or(f.pend, f.base) }
+
+// Change implements [field.Merger]. Setting the value that the field has is a
+// change, since that value ends with the superstep.
+func (f *momentMerger[T]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
+		return nil, err
+	}
+	if f.pend == nil {
+		return nil, nil
+	}
+	return f.pend, finite(f.pend.value)
 }
 
-func (f *ephemeralMerger[T]) has() bool { return f.base != nil || f.pend != nil }
+// stepping is a field as the engine sees it whose value lives for one superstep, of one
+// that keeps it. The value is now, and next what comes of what tasks of the open superstep
+// wrote.
+type stepping[F any, P stepped[F]] struct {
+	now, next F
+	coming    run[field.Change] // what they wrote, from the last that replaces the value on
+}
 
-// now returns the value and what the task has set, as a Value.
-func (f *ephemeralMerger[T]) now() *Value[T] { return (*Value[T])(&f.valueMerger) }
+// stepped is a pointer to a field that keeps its value.
+type stepped[F any] interface {
+	*F
+	field.Checker
+	field.Schemer
+	has() bool
+	whole() field.Change // that makes the value of none
+}
 
-// MarshalSnapshot implements [field.Snapshotting]: a null that was set is
-// {"$overwrite":null}, and what is to come is the member "$next", beside the value as
-// "$overwrite".
-func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
-	if f.next == nil {
-		return marshalOptional(&Ephemeral[T]{*f}, f.has())
+func (f *stepping[F, P]) none() bool { return !P(&f.now).has() && !P(&f.next).has() }
+
+// MarshalSnapshot implements [field.Snapshotting]: of a value alone what makes it, and with
+// what makes the one to come, or where it would be read as something else, an object.
+func (f *stepping[F, P]) MarshalSnapshot() (now []byte, err error) {
+	has, ops := P(&f.now).has(), map[string]any{}
+	if now = []byte("null"); has {
+		now, err = json.Marshal(P(&f.now).whole())
+		ops[opNow] = json.RawMessage(now)
 	}
-	ops := map[string]any{opNext: f.next.value}
-	if f.has() {
-		ops[opOverwrite] = f.now().value()
+	if len(f.coming.items) > 0 {
+		ops[opNext] = f.coming.items
+	} else if _, other := operations(now, opNow, opNext); err != nil || !other && has == (string(now) != "null") {
+		return now, err
 	}
 	return json.Marshal(ops)
 }
 
 // UnmarshalSnapshot implements [field.Snapshotting].
-func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) (err error) {
-	var read ephemeralMerger[T]
-	if ops, ok := operations(data, opOverwrite, opNext); ok && ops[opNext] != nil {
-		read.next = new(valueChange[T])
-		err = json.Unmarshal(ops[opNext], &read.next.value)
-		if value := ops[opOverwrite]; value != nil && err == nil {
-			read.base = new(valueChange[T])
-			err = json.Unmarshal(value, &read.base.value)
-		}
-	} else {
-		var x T
-		var has bool
-		if x, has, err = unmarshalSnapshot[T](data); has {
-			read.base = &valueChange[T]{x}
-		}
+func (f *stepping[F, P]) UnmarshalSnapshot(data []byte) error {
+	ops, ok := operations(data, opNow, opNext)
+	if !ok && string(data) != "null" {
+		ops = map[string]json.RawMessage{opNow: data}
+	}
+	var read stepping[F, P]
+	var coming []json.RawMessage
+	var err error
+	if now := ops[opNow]; now != nil {
+		err = restore(P(&read.now), now)
+	}
+	if next := ops[opNext]; next != nil && err == nil {
+		err = json.Unmarshal(next, &coming)
+	}
+	for i := 0; i < len(coming) && err == nil; i++ {
+		err = restore(&read, coming[i])
 	}
 	if err == nil {
 		*f = read
@@ -106,107 +141,84 @@ func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) (err error) {
 	return err
 }
 
-func unmarshalOptional[T any](data []byte) (x T, has bool, err error) {
-	if string(data) == "null" {
-		return x, false, nil
+// restore applies a change in JSON.
+func restore(f field.Merger, data []byte) error {
+	c, err := f.DecodeChange(data)
+	if err == nil {
+		err = f.Apply(c)
 	}
-	err = json.Unmarshal(data, &x)
-	return x, err == nil, err
-}
-
-// marshalOptional returns the JSON of a field in a snapshot. That of a null that is
-// set is wrapped in an overwrite, and so is what reads like that, or like an Ephemeral
-// with a value to come.
-func marshalOptional(field json.Marshaler, set bool) ([]byte, error) {
-	data, err := json.Marshal(field)
-	if err == nil && set && reserved(data) {
-		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
-	}
-	return data, err
-}
-
-// unmarshalSnapshot is unmarshalOptional for what marshalOptional returned.
-func unmarshalSnapshot[T any](data []byte) (x T, has bool, err error) {
-	if ops, ok := operations(data, opOverwrite); ok && reserved(ops[opOverwrite]) {
-		err = json.Unmarshal(ops[opOverwrite], &x)
-		return x, err == nil, err
-	}
-	return unmarshalOptional[T](data)
-}
-
-// reserved reports whether data is null or has a value to come, wrapped in any number
-// of overwrites.
-func reserved(data []byte) bool {
-	for {
-		ops, ok := operations(data, opOverwrite, opNext)
-		switch {
-		case !ok:
-			return string(data) == "null"
-		case ops[opNext] != nil:
-			return true
-		}
-		data = ops[opOverwrite]
-	}
+	return err
 }
 
 // Bind implements [field.Merger].
-func (f *ephemeralMerger[T]) Bind() {
-	f.next = nil
-	f.valueMerger.Bind()
+func (f *stepping[F, P]) Bind() {
+	if len(f.coming.items) > 0 {
+		*f = stepping[F, P]{now: f.now}
+	}
+	P(&f.now).Bind()
 }
 
-// Change implements [field.Merger]. Setting the value that the field has is a
-// change, since that value ends with the superstep.
-func (f *ephemeralMerger[T]) Change() (field.Change, error) {
-	if err := f.stamp.check(); err != nil {
-		return nil, err
-	}
-	if f.pend == nil {
-		return nil, nil
-	}
-	if err := finite(f.pend.value); err != nil {
-		return nil, err
-	}
-	return f.pend, nil
-}
+// Change implements [field.Merger].
+func (f *stepping[F, P]) Change() (field.Change, error) { return P(&f.now).Change() }
 
-// Apply implements [field.Merger].
-func (f *ephemeralMerger[T]) Apply(c field.Change) error {
-	vc, err := changeAs[*valueChange[T]](c)
+// Write implements [field.Merger].
+func (f *stepping[F, P]) Write(c field.Change) error { return P(&f.now).Write(c) }
+
+// Apply implements [field.Merger]. An error leaves the value as it was.
+func (f *stepping[F, P]) Apply(c field.Change) error {
+	err := P(&f.next).Apply(c)
 	if err == nil {
-		f.next = vc
+		if overwrites(c) {
+			f.coming = run[field.Change]{}
+		}
+		f.coming.append([]field.Change{c})
 	}
 	return err
 }
 
 // Give implements [field.Stepped].
-func (f *ephemeralMerger[T]) Give(c field.Change) error {
-	vc, err := changeAs[*valueChange[T]](c)
-	if err == nil {
-		*f = ephemeralMerger[T]{valueMerger: valueMerger[T]{base: vc}}
+func (f *stepping[F, P]) Give(c field.Change) error {
+	err := P(&f.now).Apply(c)
+	if err == nil && overwrites(c) {
+		*f = stepping[F, P]{now: f.now}
 	}
 	return err
 }
 
 // EndStep implements [field.Stepped].
-func (f *ephemeralMerger[T]) EndStep() bool {
-	was := f.has() || f.next != nil
-	*f = ephemeralMerger[T]{valueMerger: valueMerger[T]{base: f.next}}
+func (f *stepping[F, P]) EndStep() bool {
+	was := !f.none()
+	*f = stepping[F, P]{now: f.next}
 	return was
 }
 
 // Ahead implements [field.Stepped].
-func (f *ephemeralMerger[T]) Ahead() {
-	if f.next != nil {
-		f.EndStep()
+func (f *stepping[F, P]) Ahead() {
+	ahead := f.now
+	for _, c := range f.coming.items {
+		if P(&ahead).Apply(c) != nil { // what is to come stands alone
+			ahead = f.next
+			break
+		}
 	}
+	*f = stepping[F, P]{now: ahead}
 }
 
-// AppendJSON appends what MarshalSnapshot returns: that of a Value would not do.
-func (f *ephemeralMerger[T]) AppendJSON(b []byte) ([]byte, error) {
-	data, err := f.MarshalSnapshot()
-	return append(b, data...), err
+// DecodeChange implements [field.Merger].
+func (f *stepping[F, P]) DecodeChange(data []byte) (field.Change, error) {
+	return P(&f.now).DecodeChange(data)
 }
 
-// Replaces implements [state.Replacing]: a change replaces what is to come.
-func (*ephemeralMerger[T]) Replaces() bool { return false }
+// Check implements [field.Checker].
+func (f *stepping[F, P]) Check(cs []field.Change) (later, earlier int, err error) {
+	return P(&f.now).Check(cs)
+}
+
+// Infallible implements [field.Infallible].
+func (f *stepping[F, P]) Infallible() bool {
+	i, ok := any(P(&f.now)).(field.Infallible)
+	return ok && i.Infallible()
+}
+
+// SchemaOf implements [field.Schemer].
+func (f *stepping[F, P]) SchemaOf() any { return P(&f.now).SchemaOf() }

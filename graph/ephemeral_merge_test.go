@@ -71,10 +71,10 @@ func TestMergeEphemeralOfAnOpenSuperstep(t *testing.T) {
 		{nil, `null`, `null`, `null`, `null`},
 		{[]do{give(add(1))}, `[1]`, `[1]`, `[1]`, `null`},
 		{[]do{give(add(1)), give(add(2))}, `[1,2]`, `[1,2]`, `[1,2]`, `null`},
-		{[]do{apply(add(1))}, `{"$next":[1]}`, `null`, `[1]`, `[1]`},
-		{[]do{apply(add(1)), apply(add(2))}, `{"$next":{"$updates":[[1],[2]]}}`, `null`, `[1,2]`, `[1,2]`},
-		{[]do{give(add(1)), apply(add(2)), give(add(3)), apply(add(4))}, `{"$next":{"$updates":[[2],[4]]},"$overwrite":[1,3]}`, `[1,3]`, `[1,3,2,4]`, `[2,4]`},
-		{[]do{give(add(1)), apply(add(2)), apply(over(3)), apply(add(4))}, `{"$next":{"$overwrite":[3],"$updates":[[4]]},"$overwrite":[1]}`, `[1]`, `[3,4]`, `[3,4]`},
+		{[]do{apply(add(1))}, `{"$next":[[1]]}`, `null`, `[1]`, `[1]`},
+		{[]do{apply(add(1)), apply(add(2))}, `{"$next":[[1],[2]]}`, `null`, `[1,2]`, `[1,2]`},
+		{[]do{give(add(1)), apply(add(2)), give(add(3)), apply(add(4))}, `{"$next":[[2],[4]],"$now":[1,3]}`, `[1,3]`, `[1,3,2,4]`, `[2,4]`},
+		{[]do{give(add(1)), apply(add(2)), apply(over(3)), apply(add(4))}, `{"$next":[{"$overwrite":[3]},[4]],"$now":[1]}`, `[1]`, `[3,4]`, `[3,4]`},
 		{[]do{apply(add(2)), give(over(3))}, `[3]`, `[3]`, `[3]`, `null`},
 	} {
 		e := new(mergedInts)

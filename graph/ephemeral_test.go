@@ -64,14 +64,16 @@ func TestEphemeralOfAnOpenSuperstep(t *testing.T) {
 	}{
 		{begun(), `null`, `null`, `null`, `null`},
 		{begun(give("a")), `"a"`, `"a"`, `"a"`, `null`},
-		{begun(apply("b")), `{"$next":"b"}`, `null`, `"b"`, `"b"`},
-		{begun(give("a"), apply("b")), `{"$next":"b","$overwrite":"a"}`, `"a"`, `"b"`, `"b"`},
-		{begun(give("a"), apply("b"), apply("c")), `{"$next":"c","$overwrite":"a"}`, `"a"`, `"c"`, `"c"`},
+		{begun(apply("b")), `{"$next":["b"]}`, `null`, `"b"`, `"b"`},
+		{begun(give("a"), apply("b")), `{"$next":["b"],"$now":"a"}`, `"a"`, `"b"`, `"b"`},
+		{begun(give("a"), apply("b"), apply("c")), `{"$next":["c"],"$now":"a"}`, `"a"`, `"c"`, `"c"`},
 		{begun(apply("b"), give("a")), `"a"`, `"a"`, `"a"`, `null`},
-		{begun(give(nil), apply(nil)), `{"$next":null,"$overwrite":null}`, `null`, `null`, `null`},
-		{begun(give(map[string]any{"$next": 1.0})), `{"$overwrite":{"$next":1}}`, `{"$next":1}`, `{"$next":1}`, `null`},
-		{begun(give(map[string]any{"$overwrite": 1.0})), `{"$overwrite":1}`, `{"$overwrite":1}`, `{"$overwrite":1}`, `null`},
-		{begun(apply(map[string]any{"$next": 1.0})), `{"$next":{"$next":1}}`, `null`, `{"$next":1}`, `{"$next":1}`},
+		{begun(give(nil), apply(nil)), `{"$next":[null],"$now":null}`, `null`, `null`, `null`},
+		{begun(give(map[string]any{"$next": 1.0})), `{"$now":{"$next":1}}`, `{"$next":1}`, `{"$next":1}`, `null`},
+		{begun(give(map[string]any{"$overwrite": 1.0})), `{"$overwrite":{"$overwrite":1}}`, `{"$overwrite":1}`, `{"$overwrite":1}`, `null`},
+		{begun(give(map[string]any{"$now": 1.0})), `{"$now":{"$now":1}}`, `{"$now":1}`, `{"$now":1}`, `null`},
+		{begun(give(nil)), `{"$now":null}`, `null`, `null`, `null`},
+		{begun(apply(map[string]any{"$next": 1.0})), `{"$next":[{"$next":1}]}`, `null`, `{"$next":1}`, `{"$next":1}`},
 	} {
 		data, err := tt.e.Merger().(field.Snapshotting).MarshalSnapshot()
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // List is a state field that holds a sequence to which tasks add. What the
@@ -319,6 +320,12 @@ type overwriting interface {
 	equals(o field.Change) bool // of another overwrite of the field
 }
 
+// overwrites reports whether a change replaces the value, whatever it was.
+func overwrites(c field.Change) bool {
+	o, ok := c.(overwriting)
+	return !ok || o.overwrites()
+}
+
 // checkOverwrites finds the first overwrite that differs from an earlier one.
 func checkOverwrites(cs []field.Change) (later, earlier int, err error) {
 	first := -1
@@ -467,35 +474,16 @@ func unmarshalArray[T any](data []byte) ([]T, error) {
 			return items, nil
 		}
 	}
-	if n := elements(data); n > 1 {
+	n := 0
+	if jsonscan.Elements(data, func([]byte) bool { n++; return n < mostItems }) || n == mostItems {
 		items = make([]T, 0, n)
 	}
 	err := decodeJSON(data, &items)
 	return items, err
 }
 
-// elements returns how many elements an array seems to have, but no more than are worth
-// to make room for at once.
-func elements(data []byte) int {
-	n, depth := 1, 0
-	for i := 0; i < len(data) && n < 1024; i++ {
-		switch c := data[i]; {
-		case c == '"':
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case c == '[' || c == '{':
-			depth++
-		case c == ']' || c == '}':
-			depth--
-		case c == ',' && depth == 1:
-			n++
-		}
-	}
-	return n
-}
+// mostItems is for how many items room is made at once.
+const mostItems = 1024
 
 // plainTexts reads an array of strings if it is compact and they are plain:
 // ASCII without any escapes. That is the bulk of many conversations, and

@@ -172,36 +172,12 @@ func (m *Map[K, V]) lookup(key K) (V, bool) {
 
 // each calls f for each entry, not cloned, in key order.
 func (m *Map[K, V]) each(f func(K, V) bool) {
-	keys := slices.SortedFunc(maps.Keys(m.pend), cmp.Compare[K])
-	pend := m.pend
-	if len(keys) > 0 {
-		pend = maps.Clone(pend) // f may write
+	now := *m
+	if now.settle(); now.base == nil {
+		return
 	}
-	next := func() bool { // emits the first of keys
-		s := pend[keys[0]]
-		ok := !s.set || f(keys[0], s.value)
-		keys = keys[1:]
-		return ok
-	}
-	if b := m.committed(); b != nil {
-		for it := b.Iterator(); !it.Done(); {
-			k, v, _ := it.Next()
-			for len(keys) > 0 && cmp.Less(keys[0], k) {
-				if !next() {
-					return
-				}
-			}
-			if len(keys) > 0 && keys[0] == k {
-				if !next() {
-					return
-				}
-			} else if !f(k, v) {
-				return
-			}
-		}
-	}
-	for len(keys) > 0 {
-		if !next() {
+	for it := now.base.Iterator(); !it.Done(); {
+		if k, v, _ := it.Next(); !f(k, v) {
 			return
 		}
 	}
@@ -220,7 +196,13 @@ func (m *Map[K, V]) entries() []entry[K, V] {
 // settle makes what is pending part of base.
 func (m *Map[K, V]) settle() {
 	if m.over || m.base == nil && len(m.pend) > 0 {
-		m.base = sortedMap(m.entries())
+		b := immutable.NewSortedMapBuilder[K, V](comparer[K]{})
+		for k, s := range m.pend {
+			if s.set {
+				b.Set(k, s.value)
+			}
+		}
+		m.base = b.Map()
 	} else {
 		for k, s := range m.pend {
 			if s.set {

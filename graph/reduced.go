@@ -126,9 +126,13 @@ func (r Reduced[T, R]) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON replaces the value; null leaves the field unset.
 func (r *Reduced[T, R]) UnmarshalJSON(data []byte) error {
-	x, set, err := unmarshalOptional[T](data)
+	var read Reduced[T, R]
+	var err error
+	if string(data) != "null" {
+		read.base.set, err = true, json.Unmarshal(data, &read.base.value)
+	}
 	if err == nil {
-		*r = Reduced[T, R]{base: optional[T]{x, set}}
+		*r = read
 	}
 	return err
 }
@@ -139,18 +143,21 @@ func (r *Reduced[T, R]) Merger() field.Merger { return (*reducedMerger[T, R])(r)
 // reducedMerger is a Reduced as the engine sees it.
 type reducedMerger[T any, R Reducer[T]] Reduced[T, R]
 
-// MarshalSnapshot implements [field.Snapshotting]: a null that was set is
-// {"$overwrite":null}.
-func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) {
-	r := (*Reduced[T, R])(f)
-	return marshalOptional(r, !r.IsZero())
+func (f *reducedMerger[T, R]) has() bool { return !(*Reduced[T, R])(f).IsZero() }
+
+func (f *reducedMerger[T, R]) whole() field.Change {
+	return &reducedChange[T]{updates: []T{(*Reduced[T, R])(f).current().value}}
 }
+
+// MarshalSnapshot implements [field.Snapshotting]: a null that was set differs from none.
+func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) { return json.Marshal(f.whole()) }
 
 // UnmarshalSnapshot implements [field.Snapshotting].
 func (f *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
-	x, set, err := unmarshalSnapshot[T](data)
+	var read reducedMerger[T, R]
+	err := restore(&read, data)
 	if err == nil {
-		*f = reducedMerger[T, R]{base: optional[T]{x, set}}
+		*f = read
 	}
 	return err
 }

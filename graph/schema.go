@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -118,34 +119,24 @@ func (s *Schema) NewState() (*SchemaState, error) {
 // once. Its values may have any types; those that bear the name of a declared
 // field must have the field's.
 func (s *Schema) Send(node string, payload MapState) Send {
+	var raw json.RawMessage
 	t, err := s.typ()
-	if err != nil {
-		return failedSend(node, err)
+	if err == nil {
+		raw, err = t.payload(payload)
 	}
-	raw, err := t.payload(payload)
-	send := Send{}
-	send.send.Node, send.send.Raw, send.send.Err = node, raw, err
-	return send
+	return Send{local.Send{Node: node, Raw: raw, Err: err}}
 }
 
 // SendOverlay returns a command part that runs a node, in the next superstep,
 // on the state with update folded in. Only that task sees the update. With
 // [DispatchParent], the schema is that of the containing graph.
 func (s *Schema) SendOverlay(node string, update MapState) Send {
+	var raw json.RawMessage
 	t, err := s.typ()
-	if err != nil {
-		return failedSend(node, err)
+	if err == nil {
+		raw, err = t.overlay("", update)
 	}
-	raw, err := t.overlay("", update)
-	send := Send{}
-	send.send.Node, send.send.Overlay, send.send.Err = node, raw, err
-	return send
-}
-
-func failedSend(node string, err error) Send {
-	send := Send{}
-	send.send.Node, send.send.Err = node, err
-	return send
+	return Send{local.Send{Node: node, Overlay: raw, Err: err}}
 }
 
 // make returns what follows from the schema, or everything that is wrong with it.

@@ -403,30 +403,17 @@ func (v schemaValues) mine(of any) *SchemaState {
 		return s
 	}
 	own := v.New().(*SchemaState)
-	if s.t == nil {
-		return own
+	take := func(name string, value any) { // what doesn't fit is left out
+		_ = MapState{name: Overwrite(value)}.Into(own)
 	}
-	rest := map[string]any{}
-	take := func(name string, value any) {
-		if i, ok := v.t.index[name]; !ok {
-			rest[name] = value
-		} else if value, _, ok := assign(v.t.fields[i].Type, value); ok {
-			*own.own(i) = cell{d: v.t.fields[i], v: clipped(value), has: true}
-		}
-	}
-	for i, d := range s.t.fields {
-		if value, ok, _ := s.cell(int32(i)).current(); ok && !d.rest {
-			take(d.name, value)
+	for i, c := range s.cells {
+		if value, ok, _ := s.cell(int32(i)).current(); ok && !c.d.rest {
+			take(c.d.name, value)
 		}
 	}
 	for name, value := range s.rest() {
 		take(name, value)
 	}
-	if len(rest) > 0 && !v.t.strict {
-		last := int32(len(own.cells) - 1)
-		*own.own(last) = cell{d: v.t.fields[last], v: rest, has: true}
-	}
-	own.settle()
 	return own
 }
 

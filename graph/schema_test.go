@@ -1295,4 +1295,12 @@ func TestSchemaCyclicValuesAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "holds itself") {
 		t.Error(err)
 	}
+
+	s := graph.NewSchema()
+	b = graph.NewSchemaGraph("g", s)
+	graph.AddMapNode(b, "a", returns(graph.Dispatch(s.Send("work", loop)))).SetEntryPoint("a")
+	graph.AddMapTask(b, "work", returns(nil))
+	if _, err := compileSchema(t, b).Invoke(bg, nil); err == nil || !strings.Contains(err.Error(), "holds itself") {
+		t.Error(err)
+	}
 }

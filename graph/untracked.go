@@ -52,7 +52,8 @@ func (u Untracked[T]) MarshalJSON() ([]byte, error) { return []byte("null"), nil
 
 // UnmarshalJSON replaces the value; null leaves the zero T.
 func (u *Untracked[T]) UnmarshalJSON(data []byte) error {
-	x, _, err := unmarshalOptional[T](data)
+	var x T
+	err := json.Unmarshal(data, &x)
 	if err == nil {
 		*u = Untracked[T]{base: x}
 	}

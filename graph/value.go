@@ -289,7 +289,8 @@ const (
 	opAdd       = "$add"       // elements to add to a set
 	opRemove    = "$remove"    // elements to remove from a set
 	opUpdates   = "$updates"   // updates to fold into a reduced value, in order
-	opNext      = "$next"      // in a snapshot: an ephemeral value to come
+	opNow       = "$now"       // in a snapshot: an ephemeral value
+	opNext      = "$next"      // in a snapshot: what makes the one to come
 )
 
 // stamp tells a field of a task's copy from copies of that field. It holds its

@@ -14,166 +14,109 @@ const maxDepth = 1000
 
 var errDeep = errors.New("the value nests too deep, or holds itself")
 
-// A cloner returns a copy of v that shares no memory that could be altered
-// through either. A nil cloner stands for types whose values can't be altered.
-type cloner func(v reflect.Value, depth int) (reflect.Value, error)
-
-// clone returns a copy of v, or v if it needs none.
-func (c cloner) clone(v reflect.Value, depth int) (reflect.Value, error) {
-	if c == nil {
-		return v, nil
-	}
-	return c(v, depth)
+// handling is how values of a type are copied.
+type handling struct {
+	shared bool          // nothing can be altered through them
+	method reflect.Value // Clone of the type, if it has that
+	fields []int         // of a struct, those that aren't shared
 }
 
-// nilable makes a cloner of values that may be nil one that goes on to values that are
-// not, and that aren't too deep.
-func nilable(c cloner) cloner {
-	return func(v reflect.Value, depth int) (reflect.Value, error) {
+var handlings sync.Map // by reflect.Type
+
+// handlingOf returns how values of a type are copied. What a struct keeps in unexported
+// fields is shared, unless the type has a method Clone that returns the type.
+func handlingOf(t reflect.Type) handling {
+	if h, ok := handlings.Load(t); ok {
+		return h.(handling)
+	}
+	var h handling
+	if m, ok := t.MethodByName("Clone"); ok && t.Kind() != reflect.Interface && m.Type.NumIn() == 1 && m.Type.NumOut() == 1 && m.Type.Out(0) == t {
+		h.method = m.Func // v.Method would have the linker keep every method of every type
+	} else if t == reflect.TypeFor[time.Time]() {
+		h.shared = true
+	} else {
+		switch t.Kind() {
+		case reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface:
+		case reflect.Array:
+			h.shared = handlingOf(t.Elem()).shared
+		case reflect.Struct:
+			for i := range t.NumField() {
+				if sf := t.Field(i); sf.IsExported() && !handlingOf(sf.Type).shared {
+					h.fields = append(h.fields, i)
+				}
+			}
+			h.shared = h.fields == nil
+		default:
+			h.shared = true
+		}
+	}
+	handlings.Store(t, h)
+	return h
+}
+
+// clone returns a copy of v that shares no memory that could be altered through either,
+// or v if it needs none.
+func clone(v reflect.Value, depth int) (reflect.Value, error) {
+	t := v.Type()
+	h := handlingOf(t)
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map, reflect.Pointer, reflect.Interface:
 		switch {
 		case v.IsNil():
 			return v, nil
-		case depth > maxDepth:
+		case depth > maxDepth && !h.method.IsValid():
 			return v, errDeep
 		}
-		return c(v, depth)
 	}
-}
-
-var cloners sync.Map // reflect.Type to cloner
-
-var timeType = reflect.TypeFor[time.Time]()
-
-// clonerOf returns the cloner for a type, nil if its values need no copy. What
-// a struct keeps in unexported fields is shared, unless the type has a method
-// Clone that returns the type.
-func clonerOf(t reflect.Type) cloner {
-	if c, ok := cloners.Load(t); ok {
-		return c.(cloner)
+	switch {
+	case h.shared:
+		return v, nil
+	case h.method.IsValid():
+		return h.method.Call([]reflect.Value{v})[0], nil
 	}
-	c := makeCloner(t, map[reflect.Type]bool{})
-	cloners.Store(t, c)
-	return c
-}
-
-// inner is clonerOf for a type inside another: open has those around it, whose
-// cloners aren't made yet.
-func inner(t reflect.Type, open map[reflect.Type]bool) cloner {
-	if open[t] {
-		return func(v reflect.Value, depth int) (reflect.Value, error) { return clonerOf(t)(v, depth) }
-	}
-	return makeCloner(t, open)
-}
-
-func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
-	if t == timeType {
-		return nil
-	}
-	if m, ok := t.MethodByName("Clone"); ok && t.Kind() != reflect.Interface && m.Type.NumIn() == 1 && m.Type.NumOut() == 1 && m.Type.Out(0) == t {
-		return func(v reflect.Value, _ int) (reflect.Value, error) {
-			if v.Kind() == reflect.Pointer && v.IsNil() {
-				return v, nil
-			}
-			return m.Func.Call([]reflect.Value{v})[0], nil // v.Method would have the linker keep every method of every type
+	var c reflect.Value
+	var err error
+	set := func(to, from reflect.Value) {
+		var e reflect.Value
+		if e, err = clone(from, depth+1); err == nil {
+			to.Set(e)
 		}
 	}
-	open[t] = true
-	defer delete(open, t)
-	switch t.Kind() {
-	case reflect.Slice:
-		elem := inner(t.Elem(), open)
-		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
-			c := reflect.MakeSlice(t, v.Len(), v.Len())
-			if elem == nil {
-				reflect.Copy(c, v)
-				return c, nil
-			}
-			for i := range v.Len() {
-				e, err := elem(v.Index(i), depth+1)
-				if err != nil {
-					return v, err
-				}
-				c.Index(i).Set(e)
-			}
-			return c, nil
-		})
+	switch v.Kind() {
+	case reflect.Interface:
+		return clone(v.Elem(), depth+1)
+	case reflect.Pointer:
+		c = reflect.New(t.Elem())
+		set(c.Elem(), v.Elem())
+		c = c.Convert(t) // a named pointer type
 	case reflect.Map:
-		elem := inner(t.Elem(), open)
-		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
-			c := reflect.MakeMapWithSize(t, v.Len())
-			for it := v.MapRange(); it.Next(); {
-				e, err := elem.clone(it.Value(), depth+1)
-				if err != nil {
-					return v, err
-				}
+		c = reflect.MakeMapWithSize(t, v.Len())
+		for it := v.MapRange(); it.Next() && err == nil; {
+			var e reflect.Value
+			if e, err = clone(it.Value(), depth+1); err == nil {
 				c.SetMapIndex(it.Key(), e)
 			}
-			return c, nil
-		})
-	case reflect.Pointer:
-		elem := inner(t.Elem(), open)
-		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
-			c := reflect.New(t.Elem())
-			e, err := elem.clone(v.Elem(), depth+1)
-			if err != nil {
-				return v, err
-			}
-			c.Elem().Set(e)
-			if c.Type() != t { // a named pointer type
-				c = c.Convert(t)
-			}
-			return c, nil
-		})
-	case reflect.Interface:
-		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
-			return clonerOf(v.Elem().Type()).clone(v.Elem(), depth+1)
-		})
-	case reflect.Array:
-		elem := inner(t.Elem(), open)
-		if elem == nil {
-			return nil
 		}
-		return func(v reflect.Value, depth int) (reflect.Value, error) {
-			c := reflect.New(t).Elem()
-			for i := range v.Len() {
-				e, err := elem(v.Index(i), depth+1)
-				if err != nil {
-					return v, err
-				}
-				c.Index(i).Set(e)
-			}
-			return c, nil
+	case reflect.Slice, reflect.Array:
+		if v.Kind() == reflect.Array {
+			c = reflect.New(t).Elem()
+		} else if c = reflect.MakeSlice(t, v.Len(), v.Len()); handlingOf(t.Elem()).shared {
+			reflect.Copy(c, v)
+			break
+		}
+		for i := 0; i < v.Len() && err == nil; i++ {
+			set(c.Index(i), v.Index(i))
 		}
 	case reflect.Struct:
-		type part struct {
-			i int
-			c cloner
-		}
-		var parts []part
-		for i := range t.NumField() {
-			if sf := t.Field(i); sf.IsExported() {
-				if c := inner(sf.Type, open); c != nil {
-					parts = append(parts, part{i, c})
-				}
+		c = reflect.New(t).Elem()
+		c.Set(v)
+		for _, i := range h.fields {
+			if set(c.Field(i), v.Field(i)); err != nil {
+				break
 			}
-		}
-		if parts == nil {
-			return nil
-		}
-		return func(v reflect.Value, depth int) (reflect.Value, error) {
-			c := reflect.New(t).Elem()
-			c.Set(v)
-			for _, p := range parts {
-				e, err := p.c(v.Field(p.i), depth+1)
-				if err != nil {
-					return v, err
-				}
-				c.Field(p.i).Set(e)
-			}
-			return c, nil
 		}
 	}
-	return nil
+	return c, err
 }
 
 // Clone returns a private copy of a value of any type.
@@ -189,15 +132,11 @@ func Clone(v any) (any, error) {
 		copy(c, v)
 		return c, nil
 	}
-	c := clonerOf(reflect.TypeOf(v))
-	if c == nil {
-		return v, nil
-	}
-	copied, err := c(reflect.ValueOf(v), 0)
+	c, err := clone(reflect.ValueOf(v), 0)
 	if err != nil {
 		return nil, err
 	}
-	return copied.Interface(), nil
+	return c.Interface(), nil
 }
 
 // Normal returns v as it is after having been stored: live and replayed states

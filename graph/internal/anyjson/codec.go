@@ -12,7 +12,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 	"github.com/superstep-dev/superstep/graph/internal/state"
 )
 
@@ -23,33 +22,36 @@ const (
 	opValue = "$value"
 )
 
-func wrapped(data []byte) []byte {
-	var o jsonobject.Writer
-	o.Member(opValue, data)
-	return o.Close()
+// kept is a value in a place that takes several types. Without a type it is what is
+// wrapped since it would be read as something else.
+type kept struct {
+	Type  string `json:"$type,omitempty"`
+	Value any    `json:"$value"`
 }
 
 // Encode returns the JSON of a value in a place of type typ. It has a member that
 // begins with $ only if it is an object made by this package.
 func (t *Types) Encode(typ reflect.Type, v any) ([]byte, error) {
-	switch v := v.(type) {
-	case int, bool:
-		if typ == reflect.TypeOf(v) {
-			return json.Marshal(v)
-		}
-	}
 	if typ.Kind() == reflect.Interface {
-		return t.encodeAny(reflect.ValueOf(v))
+		return encode(t.anyTree(reflect.ValueOf(v), 0))
 	}
-	data, err := t.encodeTyped(reflect.ValueOf(v))
+	data, err := encode(t.tree(reflect.ValueOf(v), 0))
 	if err == nil && operator(data) {
-		data = wrapped(data)
+		return encode(kept{Value: json.RawMessage(data)}, nil)
 	}
 	return data, err
 }
 
 // Tagged returns the JSON of a value together with its type.
-func (t *Types) Tagged(v any) ([]byte, error) { return t.tagged(reflect.ValueOf(v)) }
+func (t *Types) Tagged(v any) ([]byte, error) { return encode(t.tagged(reflect.ValueOf(v), 0)) }
+
+func encode(tree any, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(tree)
+	return data, state.Cause(err)
+}
 
 // operator reports whether data is an object with a member that begins with $.
 func operator(data []byte) bool {
@@ -57,9 +59,10 @@ func operator(data []byte) bool {
 		return false
 	}
 	var members map[string]json.RawMessage
-	if json.Unmarshal(data, &members) != nil {
-		return false
-	}
+	return json.Unmarshal(data, &members) == nil && operates(members)
+}
+
+func operates[V any](members map[string]V) bool {
 	for name := range members {
 		if strings.HasPrefix(name, "$") {
 			return true
@@ -68,51 +71,45 @@ func operator(data []byte) bool {
 	return false
 }
 
-// encodeAny encodes a value in a place that takes several types. What JSON
+// anyTree is tree for a value in a place that takes several types. What JSON
 // brings back as it was stands for itself.
-func (t *Types) encodeAny(v reflect.Value) ([]byte, error) {
+func (t *Types) anyTree(v reflect.Value, depth int) (any, error) {
 	for v.IsValid() && v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
 	if !v.IsValid() {
-		return []byte("null"), nil
+		return nil, nil
 	}
 	switch x := v.Interface().(type) {
 	case string, bool, float64:
-		return t.encodeTyped(v)
+		return t.tree(v, depth)
 	case []any:
 		if x != nil {
-			return t.encodeTyped(v)
+			return t.tree(v, depth)
 		}
 	case map[string]any:
 		if x != nil {
-			data, err := t.encodeTyped(v)
-			if err == nil && operator(data) {
-				return wrapped(data), nil
+			tree, err := t.tree(v, depth)
+			if operates(x) {
+				tree = kept{Value: tree}
 			}
-			return data, err
+			return tree, err
 		}
 	}
-	return t.tagged(v)
+	return t.tagged(v, depth)
 }
 
-// tagged encodes a value together with its type.
-func (t *Types) tagged(v reflect.Value) ([]byte, error) {
-	var o jsonobject.Writer
-	name, data := "nil", []byte("null")
-	if v.IsValid() {
-		var err error
-		if name, err = t.nameType(v.Type()); err != nil {
-			return nil, err
-		}
-		if data, err = t.encodeTyped(v); err != nil {
-			return nil, err
-		}
+// tagged is tree for a value that is kept together with its type.
+func (t *Types) tagged(v reflect.Value, depth int) (any, error) {
+	if !v.IsValid() {
+		return kept{Type: "nil"}, nil
 	}
-	quoted, _ := json.Marshal(name) // a string cannot fail
-	o.Member(opType, quoted)
-	o.Member(opValue, data)
-	return o.Close(), nil
+	name, err := t.nameType(v.Type())
+	if err != nil {
+		return nil, err
+	}
+	tree, err := t.tree(v, depth)
+	return kept{name, tree}, err
 }
 
 var (
@@ -152,58 +149,55 @@ func open(t reflect.Type) bool {
 	return false
 }
 
-// encodeTyped encodes a value whose type the reader knows.
-func (t *Types) encodeTyped(v reflect.Value) ([]byte, error) {
+// tree returns what encoding/json is to write of a value whose type the reader knows:
+// that itself or, of a composite that ends in an interface, one in which each element
+// says what it is.
+func (t *Types) tree(v reflect.Value, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, errDeep
+	}
+	depth++
 	typ := v.Type()
 	if !open(typ) {
-		if err := faithful(v, 0); err != nil {
+		if err := faithful(v, depth); err != nil {
 			return nil, err
 		}
-		data, err := json.Marshal(v.Interface())
-		if err != nil {
-			return nil, state.Cause(err)
-		}
-		return data, nil
+		return v.Interface(), nil
 	}
-	at := func(e reflect.Value) ([]byte, error) {
-		if e.Kind() == reflect.Interface {
-			return t.encodeAny(e)
-		}
-		return t.encodeTyped(e)
-	}
-	if k := v.Kind(); k != reflect.Interface && v.IsNil() {
-		return []byte("null"), nil
+	at := t.tree
+	if k := v.Kind(); k == reflect.Interface {
+		return t.anyTree(v, depth)
+	} else if v.IsNil() {
+		return nil, nil
+	} else if typ.Elem().Kind() == reflect.Interface {
+		at = t.anyTree
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		return at(v.Elem())
+		return at(v.Elem(), depth)
 	case reflect.Slice:
-		parts := make([]json.RawMessage, v.Len())
-		for i := range parts {
-			data, err := at(v.Index(i))
-			if err != nil {
+		list := make([]any, v.Len())
+		for i := range list {
+			var err error
+			if list[i], err = at(v.Index(i), depth); err != nil {
 				return nil, fmt.Errorf("[%d]: %w", i, err)
 			}
-			parts[i] = data
 		}
-		return json.Marshal(parts)
-	case reflect.Map:
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-		var o jsonobject.Writer
-		for _, k := range keys {
-			if !utf8.ValidString(k.String()) {
+		return list, nil
+	default:
+		members := make(map[string]any, v.Len())
+		for it := v.MapRange(); it.Next(); {
+			name := it.Key().String()
+			if !utf8.ValidString(name) {
 				return nil, errUTF8
 			}
-			data, err := at(v.MapIndex(k))
-			if err != nil {
-				return nil, fmt.Errorf("[%q]: %w", k.String(), err)
+			var err error
+			if members[name], err = at(it.Value(), depth); err != nil {
+				return nil, fmt.Errorf("[%q]: %w", name, err)
 			}
-			o.Member(k.String(), data)
 		}
-		return o.Close(), nil
+		return members, nil
 	}
-	return t.encodeAny(v)
 }
 
 var errUTF8 = errors.New("a string is not valid UTF-8, so JSON cannot hold it; use a []byte")

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -189,88 +190,187 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) { return infer(t, fals
 // AnswerSchema infers the schema of an answer of type t. Beyond what the schema of a
 // state says it has the bounds of the kinds of numbers, and patterns: what it lets
 // pass, t can nearly always be decoded from.
-func AnswerSchema(t reflect.Type) (*jsonschema.Schema, error) {
-	if s, err := infer(t, true); err == nil {
-		return s, nil
-	}
-	return infer(t, false) // a number can be embedded, its schema can't
-}
+func AnswerSchema(t reflect.Type) (*jsonschema.Schema, error) { return infer(t, true) }
 
 // infer infers a schema. A type that holds itself, or that JSON Schema has no words
 // for, gets the schema that takes everything.
 func infer(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
-	known := map[reflect.Type]*jsonschema.Schema{}
-	if !describable(t, strict, known, map[reflect.Type]bool{}) {
+	in := inference{strict, map[reflect.Type]bool{}}
+	s, err := in.of(t)
+	if errors.Is(err, errNoWords) {
 		return new(jsonschema.Schema), nil
 	}
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
-	if err != nil {
-		return nil, err
-	}
-	if err := straighten(t, s); err != nil {
-		return nil, err
-	}
-	s.PropertyOrder = nil
-	return s, nil
+	return s, err
 }
 
-// straighten mends where jsonschema-go and encoding/json disagree about t: a map may
-// be null, a pointer to a type that writes its own JSON need not be, and the tag
-// option "string" makes strings of numbers; and adds what enum tags say.
-func straighten(t reflect.Type, s *jsonschema.Schema) error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if slices.Equal(s.Types, []string{"null"}) {
-		s.Types = nil
-	}
-	if opaque(t) {
-		return nil
-	}
-	switch t.Kind() {
-	case reflect.Slice, reflect.Array:
-		if s.Items != nil { // bytes have none
-			nilMap(t.Elem(), s.Items)
-			return straighten(t.Elem(), s.Items)
+var errNoWords = errors.New("JSON Schema has no words for it")
+
+// inference infers schemas of what encoding/json writes and reads. That of jsonschema-go
+// would have to be corrected nearly everywhere: by methods that write JSON, bytes, maps that
+// are null or have numbers as keys, bounds of numbers, embedded structs, and the tag options
+// of encoding/json.
+type inference struct {
+	strict bool                  // with bounds of all numbers, and patterns
+	open   map[reflect.Type]bool // those inside of which it is
+}
+
+func (in *inference) of(t reflect.Type) (s *jsonschema.Schema, err error) {
+	s = new(jsonschema.Schema)
+	switch p := reflect.PointerTo(t); {
+	case t == timeType:
+		s.Type, s.Format = "string", "date-time"
+		if in.strict {
+			s.Pattern = TimePattern
 		}
+		return s, nil
+	case t == numberType:
+		s.Type = "number"
+		return s, nil
+	case in.open[t]:
+		return nil, errNoWords
+	case t.Kind() == reflect.Pointer:
+	case p.Implements(marshalerType) || p.Implements(unmarshalerType):
+		return s, nil
+	case p.Implements(textMarshalerType) || p.Implements(textUnmarshalerType):
+		s.Type = "string"
+		return s, nil
+	}
+	in.open[t] = true
+	defer delete(in.open, t)
+	switch k := t.Kind(); k {
+	case reflect.Bool:
+		s.Type = "boolean"
+	case reflect.String:
+		s.Type = "string"
+	case reflect.Float64:
+		s.Type = "number"
+	case reflect.Float32:
+		if s.Type = "number"; in.strict {
+			s.Minimum, s.Maximum = jsonschema.Ptr(-math.MaxFloat32), jsonschema.Ptr(math.MaxFloat32)
+		}
+	case reflect.Interface:
+	case reflect.Pointer:
+		if s, err = in.of(t.Elem()); err == nil {
+			orNull(s)
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 && !opaque(t.Elem()) {
+			if s.Types, s.ContentEncoding = []string{"null", "string"}, "base64"; in.strict {
+				s.Pattern = Base64Pattern
+			}
+			break
+		}
+		s.Types = []string{"null", "array"}
+		s.Items, err = in.inside(t.Elem())
+	case reflect.Array:
+		s.Type, s.MinItems, s.MaxItems = "array", jsonschema.Ptr(t.Len()), jsonschema.Ptr(t.Len())
+		s.Items, err = in.inside(t.Elem())
 	case reflect.Map:
-		nilMap(t.Elem(), s.AdditionalProperties)
-		return straighten(t.Elem(), s.AdditionalProperties)
-	case reflect.Struct:
-		for _, sf := range reflect.VisibleFields(t) {
-			tag := parseTag(sf)
-			p := s.Properties[tag.name]
-			if sf.Anonymous || tag.skip || p == nil {
-				continue
+		s.Type = "object"
+		switch k := t.Key(); {
+		case k.Kind() == reflect.String || k.Implements(textMarshalerType):
+		case whole(k.Kind()):
+			if s.PropertyNames = (&jsonschema.Schema{Pattern: intPattern}); k.Kind() >= reflect.Uint {
+				s.PropertyNames.Pattern = uintPattern
 			}
-			if err := straighten(sf.Type, p); err != nil {
-				return err
-			}
-			nilMap(sf.Type, p)
-			ft := sf.Type
-			if ft.Kind() == reflect.Pointer {
-				ft = ft.Elem()
-			}
-			if tag.quoted && quotable(ft) && !opaque(ft) {
-				p.Minimum, p.Maximum = nil, nil
-				if p.Types != nil {
-					p.Types = []string{"null", "string"}
-				} else {
-					p.Type = "string"
-				}
-			}
-			if err := enumerate(p, sf.Tag); err != nil {
-				return fmt.Errorf("field %q: %w", tag.name, err)
-			}
+		default:
+			return nil, errNoWords
 		}
+		s.AdditionalProperties, err = in.inside(t.Elem())
+	case reflect.Struct:
+		s.Type, s.AdditionalProperties = "object", &jsonschema.Schema{Not: &jsonschema.Schema{}}
+		s.Properties = map[string]*jsonschema.Schema{}
+		ok, err := in.members(s, t)
+		if !ok {
+			s = new(jsonschema.Schema)
+		}
+		return s, err
+	default:
+		if !whole(k) {
+			return nil, errNoWords
+		}
+		s.Type = "integer"
+		in.bound(s, t)
 	}
-	return nil
+	return s, err
 }
 
-func nilMap(t reflect.Type, s *jsonschema.Schema) {
-	if t.Kind() == reflect.Map && !opaque(t) {
+// inside is of for what is inside of something: a map may be null there.
+func (in *inference) inside(t reflect.Type) (*jsonschema.Schema, error) {
+	s, err := in.of(t)
+	if err == nil && t.Kind() == reflect.Map && !opaque(t) {
 		orNull(s)
 	}
+	return s, err
+}
+
+// whole reports whether a kind is one of whole numbers.
+func whole(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Uintptr }
+
+// bound sets the bounds of a type of whole numbers, as near as a float64 comes to them.
+func (in *inference) bound(s *jsonschema.Schema, t reflect.Type) {
+	low, high := 0., math.Ldexp(1, t.Bits())
+	if t.Kind() < reflect.Uint {
+		low, high = -high/2, high/2
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64, reflect.Uintptr:
+		if !in.strict {
+			if low == 0 {
+				s.Minimum = &low
+			}
+			return
+		}
+	default:
+		high--
+	}
+	s.Minimum, s.Maximum = &low, &high
+}
+
+// members adds the fields of a struct to a schema. It reports false where two have one
+// name, or one is embedded that encoding/json reads in its own way.
+func (in *inference) members(s *jsonschema.Schema, t reflect.Type) (ok bool, err error) {
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		tag := parseTag(sf)
+		switch {
+		case tag.skip || !sf.Anonymous && !sf.IsExported():
+			continue
+		case sf.Anonymous && (tag.named || sf.Type.Kind() != reflect.Struct):
+			return false, nil
+		case sf.Anonymous:
+			if ok, err = in.members(s, sf.Type); !ok {
+				return false, err
+			}
+			continue
+		}
+		if s.Properties[tag.name] != nil {
+			return false, nil
+		}
+		p, err := in.inside(sf.Type)
+		if err != nil {
+			return false, err
+		}
+		ft := sf.Type
+		if ft.Kind() == reflect.Pointer {
+			ft = ft.Elem()
+		}
+		if tag.quoted && quotable(ft) && !opaque(ft) {
+			p.Type, p.Types, p.Minimum, p.Maximum = "string", nil, nil, nil
+			if ft != sf.Type {
+				orNull(p)
+			}
+		}
+		if err := enumerate(p, sf.Tag); err != nil {
+			return false, fmt.Errorf("field %q: %w", tag.name, err)
+		}
+		p.Description = sf.Tag.Get("jsonschema")
+		s.Properties[tag.name] = p
+		if !tag.omit {
+			s.Required = append(s.Required, tag.name)
+		}
+	}
+	return true, nil
 }
 
 // opaque reports whether a type reads or writes its JSON itself.
@@ -290,130 +390,3 @@ const (
 )
 
 var numberType = reflect.TypeFor[json.Number]()
-
-// describable reports whether jsonschema-go can infer t's schema. It adds to known
-// the schemas that it would get wrong: of types with methods that write their JSON,
-// of bytes, of maps by number and, if strict is set, of numbers with bounds.
-func describable(t reflect.Type, strict bool, known map[reflect.Type]*jsonschema.Schema, open map[reflect.Type]bool) bool {
-	p := reflect.PointerTo(t)
-	switch {
-	case t == timeType:
-		known[t] = &jsonschema.Schema{Type: "string", Format: "date-time"}
-		if strict {
-			known[t].Pattern = TimePattern
-		}
-		return true
-	case t == numberType:
-		known[t] = &jsonschema.Schema{Type: "number"}
-		return true
-	case open[t]:
-		return false
-	case t.Kind() != reflect.Pointer && (p.Implements(marshalerType) || p.Implements(unmarshalerType)):
-		known[t] = new(jsonschema.Schema)
-		return true
-	case t.Kind() != reflect.Pointer && (p.Implements(textMarshalerType) || p.Implements(textUnmarshalerType)):
-		known[t] = &jsonschema.Schema{Type: "string"}
-		return true
-	case t.Kind() == reflect.Struct && mixed(t):
-		known[t] = new(jsonschema.Schema)
-		return true
-	}
-	open[t] = true
-	defer delete(open, t)
-	switch t.Kind() {
-	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64, reflect.Uintptr, reflect.Float32:
-		if strict {
-			known[t] = bounded(t)
-		}
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 && !opaque(t.Elem()) {
-			known[t] = &jsonschema.Schema{Types: []string{"null", "string"}, ContentEncoding: "base64"}
-			if strict {
-				known[t].Pattern = Base64Pattern
-			}
-			return true
-		}
-		return describable(t.Elem(), strict, known, open)
-	case reflect.Pointer, reflect.Array:
-		return describable(t.Elem(), strict, known, open)
-	case reflect.Map:
-		k := t.Key()
-		if k.Kind() == reflect.String || k.Implements(textMarshalerType) {
-			return describable(t.Elem(), strict, known, open)
-		}
-		names := &jsonschema.Schema{Pattern: intPattern}
-		switch k.Kind() {
-		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-			names.Pattern = uintPattern
-		default:
-			return false
-		}
-		if !describable(t.Elem(), strict, known, open) {
-			return false
-		}
-		values, err := jsonschema.ForType(t.Elem(), &jsonschema.ForOptions{TypeSchemas: known})
-		if err != nil {
-			return false
-		}
-		known[t] = &jsonschema.Schema{Type: "object", PropertyNames: names, AdditionalProperties: values}
-	case reflect.Struct:
-		for i := range t.NumField() {
-			sf := t.Field(i)
-			if !sf.IsExported() && !sf.Anonymous || parseTag(sf).skip {
-				continue
-			}
-			if !describable(sf.Type, strict, known, open) {
-				return false
-			}
-		}
-	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		return false
-	}
-	return true
-}
-
-// mixed reports whether the members of a struct's JSON are other than jsonschema-go
-// takes them to be: by embedding under a name or through a pointer, or since names
-// clash or encoding/json doesn't accept them.
-func mixed(t reflect.Type) bool {
-	inGo, inJSON := map[string]bool{}, map[string]bool{}
-	var visit func(t reflect.Type) bool
-	visit = func(t reflect.Type) bool {
-		for i := range t.NumField() {
-			sf := t.Field(i)
-			tag := parseTag(sf)
-			switch {
-			case sf.Anonymous:
-				if tag.skip || tag.named || sf.Type.Kind() != reflect.Struct || visit(sf.Type) {
-					return true
-				}
-				continue
-			case tag.skip, !sf.IsExported():
-				continue
-			}
-			name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
-			if inGo[sf.Name] || inJSON[tag.name] || name != "" && !tag.named {
-				return true
-			}
-			inGo[sf.Name], inJSON[tag.name] = true, true
-		}
-		return false
-	}
-	return visit(t)
-}
-
-// bounded returns the schema of a kind of numbers with its bounds, as near as a
-// float64 comes to them; jsonschema-go knows those of the smaller kinds.
-func bounded(t reflect.Type) *jsonschema.Schema {
-	s := &jsonschema.Schema{Type: "integer"}
-	switch bits := t.Bits(); t.Kind() {
-	case reflect.Float32:
-		s.Type, s.Minimum, s.Maximum = "number", jsonschema.Ptr(-math.MaxFloat32), jsonschema.Ptr(math.MaxFloat32)
-	case reflect.Int, reflect.Int64:
-		s.Minimum, s.Maximum = jsonschema.Ptr(-math.Ldexp(1, bits-1)), jsonschema.Ptr(math.Ldexp(1, bits-1))
-	default:
-		s.Minimum, s.Maximum = jsonschema.Ptr(0.), jsonschema.Ptr(math.Ldexp(1, bits))
-	}
-	return s
-}

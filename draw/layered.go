@@ -96,31 +96,17 @@ func breakCycles(n int, links []link) []bool {
 		done
 	)
 	state := make([]uint8, n)
-	next := make([]int, n)
-	var stack []int
-	visit := func(root int) {
-		if state[root] != unseen {
+	var visit func(v int)
+	visit = func(v int) {
+		if state[v] != unseen {
 			return
 		}
-		state[root] = open
-		stack = append(stack[:0], root)
-		for len(stack) > 0 {
-			v := stack[len(stack)-1]
-			if next[v] == len(out[v]) {
-				state[v] = done
-				stack = stack[:len(stack)-1]
-				continue
-			}
-			i := out[v][next[v]]
-			next[v]++
-			switch w := links[i].to; state[w] {
-			case open:
-				reversed[i] = true
-			case unseen:
-				state[w] = open
-				stack = append(stack, w)
-			}
+		state[v] = open
+		for _, i := range out[v] {
+			reversed[i] = state[links[i].to] == open
+			visit(links[i].to)
 		}
+		state[v] = done
 	}
 	for v := range n { // sources first, then what only cycles reach
 		if in[v] == 0 {
@@ -292,30 +278,26 @@ func (a *arrangement) order() {
 
 func (a *arrangement) initialOrder() {
 	seen := make([]bool, len(a.vertices))
-	var roots []int
-	for v := range a.vertices {
-		roots = append(roots, v)
+	var visit func(v int)
+	visit = func(v int) {
+		if seen[v] {
+			return
+		}
+		seen[v] = true
+		p := &a.vertices[v]
+		p.pos = len(a.layers[p.rank])
+		a.layers[p.rank] = append(a.layers[p.rank], v)
+		for _, w := range p.down {
+			visit(w)
+		}
+	}
+	roots := make([]int, len(a.vertices))
+	for v := range roots {
+		roots[v] = v
 	}
 	slices.SortStableFunc(roots, func(u, v int) int { return cmp.Compare(a.vertices[u].rank, a.vertices[v].rank) })
-	var stack []int
-	for _, root := range roots {
-		stack = append(stack[:0], root)
-		for len(stack) > 0 {
-			v := stack[len(stack)-1]
-			stack = stack[:len(stack)-1]
-			if seen[v] {
-				continue
-			}
-			seen[v] = true
-			p := &a.vertices[v]
-			p.pos = len(a.layers[p.rank])
-			a.layers[p.rank] = append(a.layers[p.rank], v)
-			for _, w := range slices.Backward(p.down) {
-				if !seen[w] {
-					stack = append(stack, w)
-				}
-			}
-		}
+	for _, v := range roots {
+		visit(v)
 	}
 }
 
@@ -341,8 +323,9 @@ func (a *arrangement) sortLayer(r int, above, bias bool) {
 		mean float64
 	}
 	layer := a.layers[r]
-	var entries []entry
-	for _, v := range layer {
+	entries := make([]entry, 0, len(layer))
+	places := make([]int, 0, len(layer)) // of those in entries
+	for i, v := range layer {
 		near := a.vertices[v].down
 		if above {
 			near = a.vertices[v].up
@@ -354,7 +337,7 @@ func (a *arrangement) sortLayer(r int, above, bias bool) {
 		for _, w := range near {
 			sum += a.vertices[w].pos
 		}
-		entries = append(entries, entry{v, float64(sum) / float64(len(near))})
+		entries, places = append(entries, entry{v, float64(sum) / float64(len(near))}), append(places, i)
 	}
 	slices.SortStableFunc(entries, func(x, y entry) int {
 		if c := cmp.Compare(x.mean, y.mean); c != 0 || !bias {
@@ -362,16 +345,8 @@ func (a *arrangement) sortLayer(r int, above, bias bool) {
 		}
 		return cmp.Compare(a.vertices[y.v].pos, a.vertices[x.v].pos)
 	})
-	k := 0
-	for i, v := range layer {
-		near := a.vertices[v].down
-		if above {
-			near = a.vertices[v].up
-		}
-		if len(near) > 0 {
-			layer[i] = entries[k].v
-			k++
-		}
+	for k, i := range places {
+		layer[i] = entries[k].v
 	}
 	a.number(layer)
 }

@@ -256,14 +256,7 @@ func (d *diagrammer) level(l *level) *sheet {
 // node draws a node into a box of an odd width of at least least.
 func (d *diagrammer) node(l *level, i, least int) *sheet {
 	n := &l.nodes[i]
-	text := printable(n.text())
-	switch {
-	case n.Label != "":
-	case n.Kind == KindStart:
-		text = "start"
-	case n.Kind == KindEnd:
-		text = "end"
-	}
+	text := printable(n.shown())
 	mark := ""
 	switch n.Status {
 	case StatusVisited:

@@ -180,14 +180,7 @@ func (d *dotWriter) nodeAttrs(n *Node, path []string) string {
 		return strings.Join(a, ", ")
 	}
 
-	text := n.text()
-	switch {
-	case n.Label != "":
-	case n.Kind == KindStart:
-		text = "start"
-	case n.Kind == KindEnd:
-		text = "finish"
-	}
+	text := n.shown()
 	if n.Visits > 1 {
 		text += fmt.Sprintf(" ×%d", n.Visits)
 	}
@@ -197,8 +190,12 @@ func (d *dotWriter) nodeAttrs(n *Node, path []string) string {
 	} else if shape != "box" {
 		a = append(a, "style=filled")
 	}
-	fill, line := dotColours(n)
-	a = append(a, `fillcolor="`+fill+`"`, `color="`+line+`"`)
+	fill, line := ThemeLight.Colors(n.role())
+	a = append(a, `fillcolor="`+cssColour(fill)+`"`, `color="`+cssColour(line)+`"`)
+	if r := n.role().ink(); r != RoleText {
+		ink, _ := ThemeLight.Colors(r)
+		a = append(a, `fontcolor="`+cssColour(ink)+`"`)
+	}
 	if n.Status == StatusCurrent || n.Status == StatusFailed || n.Status == StatusInterrupted {
 		a = append(a, "penwidth=2")
 	}
@@ -215,42 +212,9 @@ func (d *dotWriter) clusterStyle(n *Node, depth int) {
 	if d.opts.Plain {
 		return
 	}
-	_, line := dotColours(n)
+	_, line := ThemeLight.Colors(n.role())
 	d.line(depth, `style="rounded";`)
-	d.line(depth, `color="`+line+`";`)
-}
-
-// dotColours are the fill and the line of a node in the styled text.
-func dotColours(n *Node) (fill, line string) {
-	switch n.Status {
-	case StatusVisited:
-		return "#dcfce7", "#16a34a"
-	case StatusCurrent:
-		return "#dbeafe", "#2563eb"
-	case StatusFailed:
-		return "#fee2e2", "#dc2626"
-	case StatusInterrupted:
-		return "#fef3c7", "#d97706"
-	}
-	switch n.Kind {
-	case KindStart:
-		return "#e1f5e1", "#4caf50"
-	case KindEnd:
-		return "#ffe1e1", "#f44336"
-	case KindLLM:
-		return "#e3f2fd", "#2196f3"
-	case KindTool:
-		return "#fff3e0", "#ff9800"
-	case KindAgent:
-		return "#e8f5e9", "#4caf50"
-	case KindJoin:
-		return "#f3e5f5", "#9c27b0"
-	case KindRouter:
-		return "#eeeeee", "#757575"
-	case KindSubgraph:
-		return "#eef2ff", "#6366f1"
-	}
-	return "#f8fafc", "#64748b"
+	d.line(depth, `color="`+cssColour(line)+`";`)
 }
 
 func (d *dotWriter) edge(l *level, e levelEdge, depth int, path []string) {
@@ -297,7 +261,8 @@ func (d *dotWriter) edge(l *level, e levelEdge, depth int, path []string) {
 			a = append(a, "constraint=false")
 		}
 		if e.Visits > 0 {
-			a = append(a, `color="#16a34a"`, "penwidth=2")
+			_, line := ThemeLight.Colors(RoleTaken)
+			a = append(a, `color="`+cssColour(line)+`"`, "penwidth=2")
 		}
 	}
 	d.line(depth, from+" -> "+to+" ["+strings.Join(a, ", ")+"];")

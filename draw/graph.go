@@ -167,6 +167,14 @@ func (n *Node) text() string {
 	return n.ID
 }
 
+// shown is text, but for the start and the end by what they are.
+func (n *Node) shown() string {
+	if n.Label == "" && (n.Kind == KindStart || n.Kind == KindEnd) {
+		return string(n.Kind)
+	}
+	return n.text()
+}
+
 // text is the label that a drawing puts on the edge.
 func (e *Edge) text() string {
 	if e.Label == "" && e.Kind == EdgeConditional {

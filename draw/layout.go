@@ -37,6 +37,9 @@ const (
 	arrowRoom       = 9.0
 )
 
+func name(s string) float64  { return textWidth(s, FontSize) }
+func small(s string) float64 { return textWidth(s, SmallFontSize) }
+
 // A Layout says where everything is: boxes for nodes, routes for edges. The
 // origin is at the top left, units are CSS pixels, and X, Y, W, H of a box are
 // its left, top, width and height.
@@ -220,7 +223,6 @@ func (lo *layouter) level(l *level) piece {
 	for i, e := range l.edges {
 		routes[i] = EdgeRoute{Edge: e.Edge, FromNode: e.from, ToNode: e.to, Horizontal: lo.horizontal}
 		if text := e.text(); text != "" && text != EndID { // the end needs no label
-			small := func(s string) float64 { return textWidth(s, SmallFontSize) }
 			lines := wrap(text, labelWrap, 3, small)
 			r := Rect{H: float64(len(lines))*smallLineHeight + 4}
 			for _, s := range lines {
@@ -268,40 +270,32 @@ func (lo *layouter) nodeBox(l *level, i int) (NodeBox, *piece) {
 	if in != nil {
 		p := lo.level(in)
 		b.Expanded = true
-		title := max(nameWrap, p.w)
-		b.Lines = wrap(n.text(), title, 1, func(s string) float64 { return textWidth(s, FontSize) })
-		b.Notes = nil
-		wide := textWidth(b.Lines[0], FontSize)
-		if notes := n.remarks(); len(notes) > 0 {
-			b.Notes = []string{strings.Join(notes, " · ")}
-			wide += 10 + textWidth(b.Notes[0], SmallFontSize)
+		b.Lines = wrap(n.text(), max(nameWrap, p.w), 1, name)
+		wide := name(b.Lines[0])
+		if len(b.Notes) > 0 {
+			b.Notes = []string{strings.Join(b.Notes, " · ")}
+			wide += 10 + small(b.Notes[0])
 		}
 		b.W = max(p.w, wide+8, 80) + 2*clusterPad
 		b.H = p.h + clusterTitle + clusterPad
 		return b, &p
 	}
-	inner := len(l.above) > 1
-	switch {
-	case n.Kind == KindStart && n.Label == "":
-		b.Lines, b.W, b.H = []string{"start"}, 66, 30
-	case n.Kind == KindEnd && n.Label == "":
-		b.Lines, b.W, b.H = []string{"end"}, 66, 30
-	default:
-		b.Lines = wrap(n.text(), nameWrap, 3, func(s string) float64 { return textWidth(s, FontSize) })
-		for _, s := range b.Lines {
-			b.W = max(b.W, textWidth(s, FontSize))
+	if n.Label == "" && (n.Kind == KindStart || n.Kind == KindEnd) {
+		b.Lines, b.W, b.H = []string{n.shown()}, 66, 30
+		if len(l.above) > 1 { // the ends of a subgraph are mere points
+			b.Lines, b.W, b.H = []string{}, 16, 16
 		}
-		for _, s := range b.Notes {
-			b.W = max(b.W, textWidth(s, SmallFontSize))
-		}
-		b.W = max(b.W+2*padX, 76)
-		b.H = max(float64(len(b.Lines))*lineHeight+float64(len(b.Notes))*smallLineHeight+2*padY, 40)
 		return b, nil
 	}
-	if inner {
-		// The ends of a subgraph are mere points.
-		b.Lines, b.W, b.H = []string{}, 16, 16
+	b.Lines = wrap(n.text(), nameWrap, 3, name)
+	for _, s := range b.Lines {
+		b.W = max(b.W, name(s))
 	}
+	for _, s := range b.Notes {
+		b.W = max(b.W, small(s))
+	}
+	b.W = max(b.W+2*padX, 76)
+	b.H = max(float64(len(b.Lines))*lineHeight+float64(len(b.Notes))*smallLineHeight+2*padY, 40)
 	return b, nil
 }
 

@@ -191,31 +191,28 @@ func (l *level) sorted(kind EdgeKind) []levelEdge {
 }
 
 func (m *mermaid) classes() {
-	style := map[string]string{
-		"deferred":                "stroke-dasharray:5 3",
-		string(StatusVisited):     "fill:#dcfce7,stroke:#16a34a,color:#14532d",
-		string(StatusCurrent):     "fill:#dbeafe,stroke:#2563eb,stroke-width:3px,color:#1e3a8a",
-		string(StatusFailed):      "fill:#fee2e2,stroke:#dc2626,stroke-width:2px,color:#7f1d1d",
-		string(StatusInterrupted): "fill:#fef3c7,stroke:#d97706,stroke-width:2px,color:#78350f",
+	type class struct{ name, style string }
+	var list []class
+	if m.used["deferred"] != nil {
+		list = append(list, class{"deferred", "stroke-dasharray:5 3"})
 	}
-	status := false
-	for _, s := range statuses {
-		status = status || len(m.used[string(s)]) > 0
-	}
-	names := []string{"deferred"}
-	if status {
+	if slices.ContainsFunc(statuses, func(s Status) bool { return m.used[string(s)] != nil }) {
+		text, _ := ThemeLight.Colors(RoleText)
 		for _, s := range statuses {
-			names = append(names, string(s))
+			fill, line := ThemeLight.Colors(Role(s))
+			style := "fill:" + cssColour(fill) + ",stroke:" + cssColour(line) + ",color:" + cssColour(text)
+			if s != StatusVisited {
+				style += ",stroke-width:2px"
+			}
+			list = append(list, class{string(s), style})
 		}
 	}
-	for _, name := range names {
-		if name != "deferred" || len(m.used[name]) > 0 {
-			m.line("    ", "classDef "+name+" "+style[name])
-		}
+	for _, c := range list {
+		m.line("    ", "classDef "+c.name+" "+c.style)
 	}
-	for _, name := range names {
-		if ids := m.used[name]; len(ids) > 0 {
-			m.line("    ", "class "+strings.Join(ids, ",")+" "+name)
+	for _, c := range list {
+		if ids := m.used[c.name]; ids != nil {
+			m.line("    ", "class "+strings.Join(ids, ",")+" "+c.name)
 		}
 	}
 }

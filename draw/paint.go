@@ -179,7 +179,7 @@ func (l *Layout) Paint(c Canvas) {
 }
 
 // role is where the colours of a node come from.
-func (n *NodeBox) role() Role {
+func (n *Node) role() Role {
 	switch n.Status {
 	case StatusVisited, StatusCurrent, StatusFailed, StatusInterrupted:
 		return Role(n.Status)
@@ -189,6 +189,14 @@ func (n *NodeBox) role() Role {
 		return Role(n.Kind)
 	}
 	return RoleNode
+}
+
+// ink is that of the name of a node.
+func (r Role) ink() Role {
+	if r == RoleStart {
+		return RoleIconText
+	}
+	return RoleText
 }
 
 func (n *NodeBox) border() (width float64, dash []float64) {
@@ -205,13 +213,7 @@ func (n *NodeBox) border() (width float64, dash []float64) {
 
 // title is what a node shows, in words.
 func (n *NodeBox) title() string {
-	s := n.text()
-	switch n.Kind {
-	case KindStart:
-		s = "start"
-	case KindEnd:
-		s = "end"
-	}
+	s := n.shown()
 	if n.Label != "" && n.Label != n.ID {
 		s = n.Label + " (" + n.ID + ")"
 	}
@@ -277,14 +279,10 @@ func (n *NodeBox) paint(c Canvas) {
 		r := Rect{n.X + 3.5, n.Y + 3.5, n.W - 7, n.H - 7}
 		c.Shape(Shape{Curve: roundRect(r, 5), Closed: true, Role: role, Width: 1})
 	}
-	ink := RoleText
-	if role == RoleStart {
-		ink = RoleIconText
-	}
 	x := n.X + n.W/2
 	y := n.Y + (n.H-float64(len(n.Lines))*lineHeight-float64(len(n.Notes))*smallLineHeight)/2
 	for _, s := range n.Lines {
-		c.Text(Text{X: x, Y: y + 13.8, Text: s, Size: FontSize, Role: ink})
+		c.Text(Text{X: x, Y: y + 13.8, Text: s, Size: FontSize, Role: role.ink()})
 		y += lineHeight
 	}
 	for _, s := range n.Notes {

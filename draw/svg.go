@@ -3,6 +3,7 @@ package draw
 import (
 	"bytes"
 	"cmp"
+	"encoding/xml"
 	"fmt"
 	"image/color"
 	"strings"
@@ -58,16 +59,7 @@ func (l *Layout) svg(opts *SVGOptions) []byte {
 // describe tells the graph in words, as far as a listener will bear.
 func (l *Layout) describe() string {
 	const limit = 40
-	name := func(i int) string {
-		n := &l.Nodes[i]
-		switch n.Kind {
-		case KindStart:
-			return "start"
-		case KindEnd:
-			return "end"
-		}
-		return n.text()
-	}
+	name := func(i int) string { return l.Nodes[i].shown() }
 	var b strings.Builder
 	fmt.Fprintf(&b, "A graph of %s and %s.", count(len(l.Nodes), "node"), count(len(l.Edges), "edge"))
 	for i := range l.Nodes {
@@ -199,21 +191,6 @@ func cssColour(c color.NRGBA) string {
 // and replaces what XML can't hold.
 func escapeXML(s string) string {
 	var b strings.Builder
-	for _, r := range printable(s) {
-		switch r {
-		case '&':
-			b.WriteString("&amp;")
-		case '<':
-			b.WriteString("&lt;")
-		case '>':
-			b.WriteString("&gt;")
-		case '"':
-			b.WriteString("&quot;")
-		case '\n':
-			b.WriteString("&#10;")
-		default:
-			b.WriteRune(r)
-		}
-	}
+	_ = xml.EscapeText(&b, []byte(printable(s))) // a builder takes all
 	return b.String()
 }

@@ -7,17 +7,17 @@ import (
 	"cmp"
 	"fmt"
 	"image"
-	"image/color"
 	imagedraw "image/draw"
 	imagepng "image/png"
 	"io"
 	"math"
+	"slices"
 
+	"git.sr.ht/~sbinet/gg"
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
-	"golang.org/x/image/vector"
 
 	"github.com/superstep-dev/superstep/draw"
 )
@@ -97,13 +97,16 @@ func DrawLayout(l *draw.Layout, opts *Options) (*image.RGBA, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw/png: font: %w", err)
 	}
+	img := image.NewRGBA(image.Rect(0, 0, int(w), int(h)))
 	c := &canvas{
-		img:   image.NewRGBA(image.Rect(0, 0, int(w), int(h))),
-		scale: scale,
-		theme: opts.Theme,
-		font:  f,
-		faces: map[float64]font.Face{},
+		Context: gg.NewContextForRGBA(img),
+		img:     img,
+		scale:   scale,
+		theme:   opts.Theme,
+		font:    f,
+		faces:   map[float64]font.Face{},
 	}
+	c.Scale(scale, scale) // of points
 	if !opts.Transparent {
 		fill, _ := c.theme.Colors(draw.RoleCanvas)
 		imagedraw.Draw(c.img, c.img.Bounds(), image.NewUniform(fill), image.Point{}, imagedraw.Src)
@@ -114,12 +117,12 @@ func DrawLayout(l *draw.Layout, opts *Options) (*image.RGBA, error) {
 
 // canvas is a draw.Canvas of pixels.
 type canvas struct {
+	*gg.Context
 	img   *image.RGBA
 	scale float64
 	theme draw.Theme
 	font  *opentype.Font
 	faces map[float64]font.Face // by their size
-	ras   vector.Rasterizer
 }
 
 func (c *canvas) Begin(draw.Role, string) {}
@@ -127,159 +130,32 @@ func (c *canvas) Begin(draw.Role, string) {}
 func (c *canvas) End() {}
 
 func (c *canvas) Shape(s draw.Shape) {
-	pts := c.flatten(s.Curve)
-	if len(pts) < 2 {
+	if len(s.Curve) == 0 {
 		return
+	}
+	c.MoveTo(s.Curve[0].X, s.Curve[0].Y)
+	for p := range slices.Chunk(s.Curve[1:], 3) {
+		c.CubicTo(p[0].X, p[0].Y, p[1].X, p[1].Y, p[2].X, p[2].Y)
+	}
+	if s.Closed {
+		c.ClosePath()
 	}
 	fill, stroke := c.theme.Colors(s.Role)
 	if s.Closed && fill.A > 0 {
-		c.fill([][]draw.Point{pts}, fill)
+		c.SetColor(fill)
+		c.FillPreserve()
 	}
 	if s.Width > 0 && stroke.A > 0 {
-		if s.Closed && pts[0] != pts[len(pts)-1] {
-			pts = append(pts, pts[0])
+		dash := slices.Clone(s.Dash)
+		for i := range dash {
+			dash[i] *= c.scale
 		}
-		lines := [][]draw.Point{pts}
-		if len(s.Dash) > 0 {
-			dash := make([]float64, len(s.Dash))
-			for i, d := range s.Dash {
-				dash[i] = d * c.scale
-			}
-			lines = dashes(pts, dash)
-		}
-		c.fill(outline(lines, s.Width*c.scale/2), stroke)
+		c.SetDash(dash...)
+		c.SetLineWidth(s.Width * c.scale)
+		c.SetColor(stroke)
+		c.StrokePreserve()
 	}
-}
-
-// flatten turns a chain of cubic curves into a polyline in pixels.
-func (c *canvas) flatten(curve []draw.Point) []draw.Point {
-	if len(curve) == 0 {
-		return nil
-	}
-	at := func(p draw.Point) draw.Point { return draw.Point{X: p.X * c.scale, Y: p.Y * c.scale} }
-	pts := []draw.Point{at(curve[0])}
-	for i := 1; i+2 < len(curve); i += 3 {
-		p, c1, c2, q := at(curve[i-1]), at(curve[i]), at(curve[i+1]), at(curve[i+2])
-		bend := math.Hypot(p.X-2*c1.X+c2.X, p.Y-2*c1.Y+c2.Y) + math.Hypot(c1.X-2*c2.X+q.X, c1.Y-2*c2.Y+q.Y)
-		n := min(max(int(math.Ceil(math.Sqrt(bend*3))), 1), 200)
-		for k := 1; k <= n; k++ {
-			t := float64(k) / float64(n)
-			u := 1 - t
-			a, b, d, e := u*u*u, 3*u*u*t, 3*u*t*t, t*t*t
-			next := draw.Point{X: a*p.X + b*c1.X + d*c2.X + e*q.X, Y: a*p.Y + b*c1.Y + d*c2.Y + e*q.Y}
-			if next != pts[len(pts)-1] {
-				pts = append(pts, next)
-			}
-		}
-	}
-	return pts
-}
-
-// dashes cuts a polyline into its dashes.
-func dashes(pts []draw.Point, dash []float64) [][]draw.Point {
-	total := 0.0
-	for _, d := range dash {
-		total += d
-	}
-	if !(total > 0) {
-		return [][]draw.Point{pts}
-	}
-	var out [][]draw.Point
-	on, k, left := true, 0, dash[0]
-	run := []draw.Point{pts[0]}
-	for i := 1; i < len(pts); i++ {
-		p, q := pts[i-1], pts[i]
-		long := math.Hypot(q.X-p.X, q.Y-p.Y)
-		done := 0.0
-		for long-done > left {
-			done += left
-			t := done / long
-			at := draw.Point{X: p.X + (q.X-p.X)*t, Y: p.Y + (q.Y-p.Y)*t}
-			if on {
-				out = append(out, append(run, at))
-			}
-			run = []draw.Point{at}
-			on = !on
-			k = (k + 1) % len(dash)
-			left = dash[k]
-		}
-		left -= long - done
-		if on {
-			run = append(run, q)
-		}
-	}
-	if on && len(run) > 1 {
-		out = append(out, run)
-	}
-	return out
-}
-
-// outline is the area of strokes with round caps and joins: a quadrilateral
-// for each segment, a disc at each point, all turning the same way.
-func outline(lines [][]draw.Point, r float64) [][]draw.Point {
-	var area [][]draw.Point
-	sides := min(max(int(math.Ceil(math.Sqrt(r)*8)), 8), 64)
-	for _, pts := range lines {
-		for i, p := range pts {
-			if i == 0 || i == len(pts)-1 || bends(pts[i-1], p, pts[i+1]) {
-				disc := make([]draw.Point, sides)
-				for k := range disc {
-					sin, cos := math.Sincos(2 * math.Pi * float64(k) / float64(sides))
-					disc[k] = draw.Point{X: p.X + r*cos, Y: p.Y + r*sin}
-				}
-				area = append(area, disc)
-			}
-			if i == 0 {
-				continue
-			}
-			q := pts[i-1]
-			long := math.Hypot(p.X-q.X, p.Y-q.Y)
-			if long == 0 {
-				continue
-			}
-			nx, ny := (p.Y-q.Y)/long*r, -(p.X-q.X)/long*r
-			area = append(area, []draw.Point{
-				{X: q.X + nx, Y: q.Y + ny}, {X: p.X + nx, Y: p.Y + ny},
-				{X: p.X - nx, Y: p.Y - ny}, {X: q.X - nx, Y: q.Y - ny},
-			})
-		}
-	}
-	return area
-}
-
-// bends says whether a polyline turns enough at p to need a round join.
-func bends(o, p, q draw.Point) bool {
-	ax, ay, bx, by := p.X-o.X, p.Y-o.Y, q.X-p.X, q.Y-p.Y
-	return ax*bx+ay*by < 0.995*math.Hypot(ax, ay)*math.Hypot(bx, by)
-}
-
-// fill paints an area of polygons, all of which turn the same way or don't
-// overlap, in one colour.
-func (c *canvas) fill(area [][]draw.Point, colour color.NRGBA) {
-	x0, y0, x1, y1 := math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
-	for _, poly := range area {
-		for _, p := range poly {
-			x0, y0, x1, y1 = min(x0, p.X), min(y0, p.Y), max(x1, p.X), max(y1, p.Y)
-		}
-	}
-	box := image.Rect(int(math.Floor(x0)), int(math.Floor(y0)), int(math.Ceil(x1)), int(math.Ceil(y1)))
-	box = box.Intersect(c.img.Bounds())
-	if box.Empty() {
-		return
-	}
-	c.ras.Reset(box.Dx(), box.Dy())
-	for _, poly := range area {
-		for i, p := range poly {
-			x, y := float32(p.X-float64(box.Min.X)), float32(p.Y-float64(box.Min.Y))
-			if i == 0 {
-				c.ras.MoveTo(x, y)
-			} else {
-				c.ras.LineTo(x, y)
-			}
-		}
-		c.ras.ClosePath()
-	}
-	c.ras.Draw(c.img, box, image.NewUniform(colour), image.Point{})
+	c.ClearPath()
 }
 
 func (c *canvas) Text(t draw.Text) {

@@ -63,11 +63,7 @@ func (h *handle) Prune(ctx context.Context, keep Keep) (Pruned, error) {
 		return Pruned{}, errors.New("graph: Keep.Last and Keep.Newer must not be negative")
 	}
 	set := h.set
-	k := local.Keep{Last: keep.Last, Interrupts: keep.Interrupts, DropForks: keep.DropForks, Where: keep.Where}
-	if keep.Newer > 0 {
-		k.Since = time.Now().Add(-keep.Newer)
-	}
-	p, err := local.Prune(ctx, set.store, e.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k, local.BusyPolicy(set.busy))
+	p, err := local.Prune(ctx, set.store, e.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, local.Keep(keep), local.BusyPolicy(set.busy))
 	switch {
 	case local.Busy(err):
 		return Pruned(p), fmt.Errorf("pruning thread %q: %w: %w", set.thread, ErrThreadBusy, err)

@@ -15,11 +15,11 @@ import (
 
 // Keep says which records pruning leaves.
 type Keep struct {
-	Last       int       // newest ones of each line; at least 1
-	Since      time.Time // all written since then; zero: none
-	Interrupts bool      // those at which questions are open
-	DropForks  bool      // the lines that the thread is not on go, whatever else is said
+	Last       int           // newest ones of each line; at least 1
+	Newer      time.Duration // all that are younger; 0: none
+	Interrupts bool          // those at which questions are open
 	Where      func(*checkpoint.Record) bool
+	DropForks  bool // the lines that the thread is not on go, whatever else is said
 }
 
 // Pruned says what pruning did.
@@ -142,7 +142,7 @@ func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log 
 
 // choose fills p.kept.
 func (p *pruning) choose(keep Keep) {
-	head := p.all[len(p.all)-1]
+	head, since := p.all[len(p.all)-1], time.Now().Add(-keep.Newer)
 	main := map[checkpoint.ID]bool{}
 	for r := range p.back(head) {
 		main[r.ID] = true
@@ -163,7 +163,7 @@ func (p *pruning) choose(keep Keep) {
 		if keep.DropForks && !main[r.ID] {
 			continue
 		}
-		if !keep.Since.IsZero() && !r.CreatedAt.Before(keep.Since) || keep.Interrupts && asks(r) || keep.Where != nil && keep.Where(r) {
+		if keep.Newer > 0 && !r.CreatedAt.Before(since) || keep.Interrupts && asks(r) || keep.Where != nil && keep.Where(r) {
 			p.kept[r.ID] = true
 		}
 	}
@@ -330,10 +330,6 @@ func (p *pruning) refersToGone(r *checkpoint.Record) bool {
 // that no record which is left refers to. Once the log is shortened none ever will,
 // whoever writes to the thread then.
 func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err error) {
-	lister, ok := p.store.(checkpoint.Lister)
-	if !ok {
-		return nil, nil
-	}
 	open := map[checkpoint.ID]bool{} // supersteps that are open at records left
 	var used []string                // namespaces that records left point to
 	use := func(children map[string]checkpoint.ID) {
@@ -369,10 +365,11 @@ func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err
 			use(tasks[i].Kept)
 		}
 	}
-	for info, err := range lister.Logs(ctx, p.log.Thread) {
-		if err != nil {
-			return nil, err
-		}
+	logs, err := logsOf(ctx, p.store, p.log.Thread)
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range logs {
 		ns := info.Log.Namespace
 		epoch := calledIn(p.log.Namespace, ns)
 		if epoch == "" || open[epoch] || slices.ContainsFunc(used, func(u string) bool { return ns == u || checkpoint.Below(ns, u) }) {
@@ -475,16 +472,27 @@ func (p *pruning) sweep(ctx context.Context) error {
 
 // LogsInside returns a log and those of the subgraphs in it, as far as the store lists them.
 func LogsInside(ctx context.Context, store checkpoint.Store, log checkpoint.Log) ([]checkpoint.Log, error) {
+	infos, err := logsOf(ctx, store, log.Thread)
 	logs := []checkpoint.Log{log}
-	if lister, ok := store.(checkpoint.Lister); ok {
-		for info, err := range lister.Logs(ctx, log.Thread) {
-			if err != nil {
-				return nil, err
-			}
-			if checkpoint.Below(info.Log.Namespace, log.Namespace) {
-				logs = append(logs, info.Log)
-			}
+	for _, info := range infos {
+		if checkpoint.Below(info.Log.Namespace, log.Namespace) {
+			logs = append(logs, info.Log)
 		}
+	}
+	return logs, err
+}
+
+// logsOf lists the logs of a thread, none if the store doesn't.
+func logsOf(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) (logs []checkpoint.LogInfo, err error) {
+	lister, ok := store.(checkpoint.Lister)
+	if !ok {
+		return nil, nil
+	}
+	for info, err := range lister.Logs(ctx, thread) {
+		if err != nil {
+			return nil, err
+		}
+		logs = append(logs, info)
 	}
 	return logs, nil
 }
@@ -509,14 +517,8 @@ func calledIn(root, ns string) checkpoint.ID {
 
 // bytes returns what the thread's logs take, 0 if the store doesn't know.
 func (p *pruning) bytes(ctx context.Context) (n int64) {
-	lister, ok := p.store.(checkpoint.Lister)
-	if !ok {
-		return 0
-	}
-	for info, err := range lister.Logs(ctx, p.log.Thread) {
-		if err != nil {
-			return 0
-		}
+	logs, _ := logsOf(ctx, p.store, p.log.Thread)
+	for _, info := range logs {
 		n += info.Bytes
 	}
 	return n

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -150,8 +149,8 @@ func (tp *Tape) made(step, task int, name string) (o checkpoint.OnceResult, ok b
 	return o, ok
 }
 
-// finds adds differences to those of a task; one that is tried again finds them again.
-// What a subgraph goes on with, no record of it stands for: it is found by what runs it.
+// finds adds differences to those of a task; one that is tried again finds them again. What a
+// subgraph goes on with, no record of it stands for: it is found by what runs it.
 func (tp *Tape) finds(t *Task, ds ...Difference) {
 	step, task := t.at.step(), t.index()
 	for ; tp.over != nil; tp, task = tp.over, tp.of {
@@ -159,11 +158,7 @@ func (tp *Tape) finds(t *Task, ds ...Difference) {
 	}
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
-	for _, d := range ds {
-		if !slices.ContainsFunc(tp.found[task], func(other Difference) bool { return reflect.DeepEqual(d, other) }) {
-			tp.found[task] = append(tp.found[task], d)
-		}
-	}
+	tp.found[task] = append(tp.found[task], ds...)
 }
 
 // told returns what was found of a task.

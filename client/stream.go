@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/superstep-dev/superstep/internal/sse"
 )
 
 // Event is something that happened in a run.
@@ -223,19 +225,22 @@ func (f *follower) begin(resp *http.Response) error {
 	return nil
 }
 
+// maxEvent bounds an event, in bytes: it may be a whole state.
+const maxEvent = 256 << 20
+
 // read yields the events of one connection. Without an error they were the last.
 func (f *follower) read(ctx context.Context, resp *http.Response, yield func(Event) bool) error {
 	w := watch(resp.Body)
 	defer w.stop()
-	d := newDecoder(resp.Body)
-	d.line = w.line
+	d := sse.NewReader(resp.Body, maxEvent)
+	d.Line = w.line
 	for {
-		e, err := d.next()
+		e, err := d.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if errors.Is(err, errTooLong) {
-			return &ProtocolError{URL: f.c.URL(), Err: err}
+		if errors.Is(err, sse.ErrTooLong) {
+			return &ProtocolError{URL: f.c.URL(), Err: fmt.Errorf("an event is longer than %d MB", maxEvent>>20)}
 		}
 		if err != nil {
 			if idle := w.idle(); idle != nil {
@@ -243,29 +248,29 @@ func (f *follower) read(ctx context.Context, resp *http.Response, yield func(Eve
 			}
 			return err
 		}
-		if len(e.data) == 0 { // some servers' sign of life
+		if len(e.Data) == 0 { // some servers' sign of life
 			continue
 		}
-		if !json.Valid(e.data) {
-			return &ProtocolError{URL: f.c.URL(), Err: fmt.Errorf("the data of event %.80q is not JSON: %.200q", e.name, e.data)}
+		if !json.Valid(e.Data) {
+			return &ProtocolError{URL: f.c.URL(), Err: fmt.Errorf("the data of event %.80q is not JSON: %.200q", e.Name, e.Data)}
 		}
-		if e.id != "" {
-			f.last = e.id
+		if e.ID != "" {
+			f.last = e.ID
 		} else {
 			f.unnamed = true
 		}
-		name, path, _ := strings.Cut(e.name, "|")
+		name, path, _ := strings.Cut(e.Name, "|")
 		if name == "error" {
 			failed := &RunError{Thread: f.thread, Run: f.run}
 			var o struct{ Error, Message string }
-			if json.Unmarshal(e.data, &o) == nil {
+			if json.Unmarshal(e.Data, &o) == nil {
 				failed.Name, failed.Message = o.Error, o.Message
 			} else {
-				failed.Message = string(e.data)
+				failed.Message = string(e.Data)
 			}
 			return failed
 		}
-		ev := Event{ID: e.id, Name: name, Data: e.data}
+		ev := Event{ID: e.ID, Name: name, Data: e.Data}
 		if path != "" {
 			ev.Namespace = strings.Split(path, "|")
 		}

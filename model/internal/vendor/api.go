@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/internal/redact"
+	"github.com/superstep-dev/superstep/internal/sse"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -325,7 +326,7 @@ func (ans *Answer) broken(kind model.ErrorKind, err error) error {
 		// A deadline of the client's, not the context's: it must not be mistaken
 		// for that.
 		e.Kind, e.Err = model.ErrorTimeout, errors.New(err.Error())
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, sse.ErrTooLong):
 		e.Kind, e.Message = model.ErrorResponse, fmt.Sprintf("the answer, or an event of it, has more than %d bytes", ans.api.most)
 	}
 	return ans.Fail(e)
@@ -341,7 +342,7 @@ func (ans *Answer) Close() {
 func (ans *Answer) Bytes() ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(ans.body, int64(ans.api.most)+1))
 	if err == nil && len(body) > ans.api.most {
-		err = errTooLong
+		err = sse.ErrTooLong
 	}
 	if err != nil {
 		return nil, ans.broken(model.ErrorBrokenStream, err)
@@ -371,6 +372,9 @@ func (a *API) Do(ctx context.Context, c Call) (*Answer, []byte, error) {
 
 // Whole reads an answer that isn't streamed.
 type Whole func(body []byte) (chat.Message, error)
+
+// Event is an event of a stream, as vendors send them.
+type Event = sse.Event
 
 // Stream reads an answer that comes in events.
 type Stream interface {
@@ -472,13 +476,17 @@ func (ans *Answer) stream(whole Whole, s Stream, yield func(chat.Chunk, error) b
 		}
 		return true
 	}
-	events := newEvents(ans, ans.api.most)
+	events := sse.NewReader(ans, ans.api.most)
+	events.Bare = true
 	var broke error
 	for done := false; !done; {
-		ev, err := events.next()
+		ev, err := events.Next()
 		if err != nil {
 			broke = err
 			break
+		}
+		if len(ev.Data) == 0 { // a sign of life
+			continue
 		}
 		var chunks []chat.Chunk
 		if chunks, done, err = s.Event(ev); err != nil {

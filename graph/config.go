@@ -92,17 +92,26 @@ func Configure[C any](edit func(c *C)) SubgraphOption {
 		if t == nil || t.typ != typ {
 			return nil, undeclared(typ, t)
 		}
-		var c C
-		if err := json.Unmarshal(config, &c); err != nil {
-			return nil, &ConfigError{Type: typ.String(), Err: err}
-		}
-		edit(&c)
-		data, err := json.Marshal(c)
-		if err != nil {
-			return nil, &ConfigError{Type: typ.String(), Err: err}
-		}
-		return data, nil
+		return t.edit(config, func(c any) error {
+			edit(c.(*C))
+			return nil
+		})
 	})
+}
+
+// edit changes a configuration, of which f is given a pointer.
+func (t *configType) edit(config json.RawMessage, f func(c any) error) (data json.RawMessage, err error) {
+	c := reflect.New(t.typ).Interface()
+	if err = json.Unmarshal(config, c); err == nil {
+		err = f(c)
+	}
+	if err == nil {
+		data, err = json.Marshal(c)
+	}
+	if err != nil {
+		return nil, &ConfigError{Type: t.typ.String(), Err: err}
+	}
+	return data, nil
 }
 
 // ConfigureJSON is [Configure] for configurations from outside: an object with some of
@@ -115,19 +124,7 @@ func ConfigureJSON(config json.RawMessage) SubgraphOption {
 		if t == nil {
 			return nil, undeclared(nil, nil)
 		}
-		v := reflect.New(t.typ)
-		err := json.Unmarshal(before, v.Interface())
-		if err == nil {
-			err = t.read(config, v.Interface())
-		}
-		var data json.RawMessage
-		if err == nil {
-			data, err = json.Marshal(v.Interface())
-		}
-		if err != nil {
-			return nil, &ConfigError{Type: t.typ.String(), Err: err}
-		}
-		return data, nil
+		return t.edit(before, func(c any) error { return t.read(config, c) })
 	})
 }
 

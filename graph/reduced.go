@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/superstep-dev/superstep/field"
-
-	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
 // Reducer says how an update is folded into a value. Reduce must be pure: its
@@ -308,28 +306,16 @@ func (c *reducedChange[T]) MarshalJSON() ([]byte, error) {
 	updates := c.updates
 	if !c.over && len(updates) == 1 {
 		data, err := json.Marshal(updates[0])
-		if err != nil {
-			return nil, err
-		}
-		if _, ok := operations(data, opOverwrite, opUpdates); !ok {
-			return data, nil
+		if _, ok := operations(data, opOverwrite, opUpdates); err != nil || !ok {
+			return data, err
 		}
 	}
-	var o jsonobject.Writer
+	ops := map[string]any{}
 	if c.over {
-		data, err := json.Marshal(updates[0])
-		if err != nil {
-			return nil, err
-		}
-		o.Member(opOverwrite, data)
-		updates = updates[1:]
+		ops[opOverwrite], updates = updates[0], updates[1:]
 	}
 	if len(updates) > 0 || !c.over {
-		data, err := marshalArray(updates)
-		if err != nil {
-			return nil, err
-		}
-		o.Member(opUpdates, data)
+		ops[opUpdates] = append([]T{}, updates...) // never null
 	}
-	return o.Close(), nil
+	return json.Marshal(ops)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -139,13 +140,10 @@ func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFi
 		defer func() { end(s, err) }()
 	}
 	var lo local.Options
-	if err = e.options(&lo, set, bus); err != nil {
+	if err = e.runOptions(ctx, &lo, set, bus); err != nil {
 		return nil, err
 	}
-	if lo.Deps, err = provide(ctx, set); err != nil {
-		return nil, err
-	}
-	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
+	lo.ClaimFirst = claimFirst
 	return local.Run(ctx, e.program(set, e.emitter(lo.Bus, set.thread)), &lo, set.from, func(s *local.Session) error { return f(ctx, s) })
 }
 
@@ -257,6 +255,15 @@ func (e *engine) options(lo *local.Options, set *settings, bus *local.Bus) error
 		}
 	}
 	return nil
+}
+
+// runOptions is options for a run.
+func (e *engine) runOptions(ctx context.Context, lo *local.Options, set *settings, bus *local.Bus) (err error) {
+	if err = e.options(lo, set, bus); err == nil {
+		lo.Deps, err = provide(ctx, set)
+	}
+	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
+	return err
 }
 
 // misnamedError says that an option names what isn't a node. It is an
@@ -409,7 +416,7 @@ func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, re
 		if err := give(&open[0], answer); err != nil {
 			return err
 		}
-	case single && answer == nil && allBreakpoints(open):
+	case single && answer == nil && !slices.ContainsFunc(open, func(q checkpoint.Question) bool { return q.When == "inside" }):
 		for i := range open {
 			if err := give(&open[i], nil); err != nil {
 				return err
@@ -429,13 +436,4 @@ func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, re
 		}
 	}
 	return s.Answer(answers, update)
-}
-
-func allBreakpoints(open []checkpoint.Question) bool {
-	for _, q := range open {
-		if q.When == "inside" {
-			return false
-		}
-	}
-	return true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -255,12 +256,7 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 	}
 	g := r.graphs[head.Graph]
 	if g == nil {
-		names := make([]string, 0, len(r.graphs))
-		for name := range r.graphs {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		near := plan.Nearest(head.Graph, names)
+		near := plan.Nearest(head.Graph, slices.Sorted(maps.Keys(r.graphs)))
 		if near != "" {
 			near = fmt.Sprintf("; did you mean %q?", near)
 		}

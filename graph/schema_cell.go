@@ -450,45 +450,40 @@ func (d *declared) encodeUpdate(v any) ([]byte, error) {
 }
 
 // MarshalJSON returns what DecodeChange reads.
-func (c *cellChange) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
-
-// AppendJSON spares the engine from looking at the JSON once more.
-func (c *cellChange) AppendJSON(b []byte) ([]byte, error) {
+func (c *cellChange) MarshalJSON() ([]byte, error) {
 	d := c.d
-	if d.reducer.kind != reduces && !c.over {
-		data, err := d.types.Encode(d.update, c.v)
-		return append(b, data...), err
+	switch {
+	case c.over:
+	case d.reducer.kind != reduces:
+		return d.types.Encode(d.update, c.v)
+	case len(c.updates) == 1:
+		return d.encodeUpdate(c.updates[0])
 	}
-	if !c.over && len(c.updates) == 1 {
-		data, err := d.encodeUpdate(c.updates[0])
-		return append(b, data...), err
-	}
-	b = append(b, '{')
+	ops := map[string]any{}
 	if c.over {
 		data, err := d.types.Encode(d.Type, c.v)
 		if err != nil {
 			return nil, err
 		}
-		b = append(append(b, `"`+opOverwrite+`":`...), data...)
+		ops[opOverwrite] = json.RawMessage(data)
 	}
 	if len(c.updates) > 0 {
-		if c.over {
-			b = append(b, ',')
-		}
-		b = append(b, `"`+opUpdates+`":[`...)
+		updates := make([]json.RawMessage, len(c.updates))
 		for i, u := range c.updates {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			data, err := d.encodeUpdate(u)
-			if err != nil {
+			var err error
+			if updates[i], err = d.encodeUpdate(u); err != nil {
 				return nil, err
 			}
-			b = append(b, data...)
 		}
-		b = append(b, ']')
+		ops[opUpdates] = updates
 	}
-	return append(b, '}'), nil
+	return json.Marshal(ops)
+}
+
+// AppendJSON spares the engine from looking at the JSON once more.
+func (c *cellChange) AppendJSON(b []byte) ([]byte, error) {
+	data, err := c.MarshalJSON()
+	return append(b, data...), err
 }
 
 // overwrites reports whether the change can't stand beside a different one.

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,13 +43,9 @@ func (pieces) Do(ctx context.Context, g Runnable, store checkpoint.Store, thread
 		defer func() { end(nil, err) }()
 	}
 	var lo local.Options
-	if err := e.options(&lo, set, bus); err != nil {
+	if err := e.runOptions(ctx, &lo, set, bus); err != nil {
 		return err
 	}
-	if lo.Deps, err = provide(ctx, set); err != nil {
-		return err
-	}
-	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
 	return f(ctx, e.program(set, e.emitter(lo.Bus, set.thread)), &lo)
 }
 
@@ -232,14 +227,10 @@ func (h *handle) park(ctx context.Context, set *settings, req request, bus *loca
 	}
 	e := h.e
 	var lo local.Options
-	if err := e.options(&lo, set, bus); err != nil {
+	if err := e.runOptions(ctx, &lo, set, bus); err != nil {
 		return err
 	}
-	var err error
-	if lo.Deps, err = provide(ctx, set); err != nil {
-		return err
-	}
-	lo.Durability, lo.Lease, lo.Wake = local.Sync, cmp.Or(set.lease, local.DefaultLease), true
+	lo.Durability, lo.Wake = local.Sync, true
 	s, err := local.Run(ctx, e.program(set, nil), &lo, set.from, func(s *local.Session) error {
 		run, err := e.prepare(ctx, s, set, req)
 		if err != nil || !run {

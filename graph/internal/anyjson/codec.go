@@ -32,6 +32,12 @@ type kept struct {
 // Encode returns the JSON of a value in a place of type typ. It has a member that
 // begins with $ only if it is an object made by this package.
 func (t *Types) Encode(typ reflect.Type, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case int, bool:
+		if typ == reflect.TypeOf(v) {
+			return json.Marshal(v)
+		}
+	}
 	if typ.Kind() == reflect.Interface {
 		return encode(t.anyTree(reflect.ValueOf(v), 0))
 	}

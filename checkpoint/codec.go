@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -87,7 +88,8 @@ func MarshalBody(r *Record) (meta, data []byte, err error) {
 
 // UnmarshalBody decodes what [MarshalBody] encoded into a record whose Log, ID,
 // Branch, Seq and CreatedAt are set. If data is nil, the record is left without what data
-// holds, as by [Record.Meta]. Its errors are [ErrVersion] for a newer format and otherwise say
+// holds, as by [Record.Meta]. Meta that a store kept as JSON, with members in another order and
+// with white space, is read as well, if more slowly. Its errors are [ErrVersion] for a newer format and otherwise say
 // what is damaged; the caller knows where it stood, see [CorruptError].
 func UnmarshalBody(r *Record, meta, data []byte) error { return unmarshalBody(r, meta, data, false) }
 
@@ -98,6 +100,46 @@ func UnmarshalBodyFolding(r *Record, meta, data []byte) error {
 }
 
 func unmarshalBody(r *Record, meta, data []byte, folding bool) error {
+	err := readBody(r, meta, data, folding)
+	if err == nil || errors.Is(err, ErrVersion) {
+		return err
+	}
+	again, ok := inOrder(meta) // a store may keep it as JSON, and not as it was written
+	if !ok {
+		return err
+	}
+	*r = Record{Log: r.Log, ID: r.ID, Branch: r.Branch, Seq: r.Seq, CreatedAt: r.CreatedAt}
+	return readBody(r, again, data, folding)
+}
+
+// inOrder returns the meta of a record with its members in their order and without white
+// space, and whether it was something else.
+func inOrder(meta []byte) (ordered []byte, ok bool) {
+	values := map[string][]byte{}
+	if !jsonscan.Members(meta, func(key, value []byte) bool {
+		_, twice := values[string(key)]
+		values[string(key)] = value
+		return !twice
+	}) {
+		return nil, false
+	}
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(values)), func(name string) bool { return slices.Contains(members, name) })
+	var b bytes.Buffer
+	for _, name := range slices.Concat(members, others) {
+		if value, has := values[name]; has {
+			b.Write(append(appendString([]byte{','}, name), ':'))
+			if json.Compact(&b, value) != nil {
+				return nil, false
+			}
+		}
+	}
+	b.WriteByte('}')
+	ordered = b.Bytes()
+	ordered[0] = '{'
+	return ordered, len(values) > 0 && !bytes.Equal(ordered, meta)
+}
+
+func readBody(r *Record, meta, data []byte, folding bool) error {
 	c := coder{Codec: jsonscan.Codec{B: meta}, r: r, folding: folding, data: data}
 	v := 0
 	if c.Begin(); string(c.Next) == "v" {
@@ -116,10 +158,10 @@ func unmarshalBody(r *Record, meta, data []byte, folding bool) error {
 	c.record()
 	switch {
 	case c.Err != nil:
-	case folding:
-		return nil
 	case c.Next != nil:
 		c.Err = fmt.Errorf("unknown field %q, or not in its place", c.Next)
+	case folding:
+		return nil
 	case len(c.data) > 0:
 		c.Err = fmt.Errorf("%d bytes more than were written", len(c.data))
 	default:
@@ -715,8 +757,12 @@ func (c *coder) failed(err error, what string, args ...any) {
 
 // value takes the size of a value in the data, which is JSON, and the value.
 func (c *coder) value(raw *json.RawMessage) (err error) {
-	if !c.Writing || len(*raw) == 0 {
+	switch {
+	case !c.Writing:
 		return c.bytes((*[]byte)(raw))
+	case len(*raw) == 0:
+		c.B = append(c.B, "-1"...)
+		return nil
 	}
 	n := len(c.values)
 	err = c.keep(*raw)

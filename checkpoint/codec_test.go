@@ -184,6 +184,49 @@ func TestEveryCutIsDamage(t *testing.T) {
 	}
 }
 
+// A store may keep the meta as JSON, and give it back in another form.
+func TestMetaInAnotherOrderAndWithWhiteSpaceIsRead(t *testing.T) {
+	r := sample()
+	meta, data, err := checkpoint.MarshalBody(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members map[string]any
+	d := json.NewDecoder(bytes.NewReader(meta))
+	d.UseNumber()
+	if err := d.Decode(&members); err != nil {
+		t.Fatal(err)
+	}
+	other, err := json.MarshalIndent(members, "", " ") // by their names
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(meta []byte) (whole, fold checkpoint.Record) {
+		whole, fold = checkpoint.Record{ID: r.ID, Seq: 3, CreatedAt: r.CreatedAt}, checkpoint.Record{Seq: 3}
+		if err := errors.Join(checkpoint.UnmarshalBody(&whole, meta, data), checkpoint.UnmarshalBodyFolding(&fold, meta, data)); err != nil {
+			t.Fatalf("%s: %v", meta, err)
+		}
+		return whole, fold
+	}
+	want, wantFold := read(meta)
+	got, gotFold := read(other)
+	if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(gotFold, wantFold) {
+		t.Errorf("%s was read as\n%+v\nand folding\n%+v, want\n%+v\n%+v", other, got, gotFold, want, wantFold)
+	}
+	if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: 3}, bytes.Replace(other, []byte("{"), []byte(`{"s": 1, "s": 2,`), 1), data); err == nil {
+		t.Error("a member that is there twice was overlooked")
+	}
+}
+
+func TestAnEmptyValueIsNone(t *testing.T) {
+	r := &checkpoint.Record{ID: sample().ID, Seq: 1, Source: checkpoint.SourceLoop, Changes: []checkpoint.Change{{Node: "a", Task: 3, Data: json.RawMessage{}}, {Node: "b", Data: json.RawMessage("1")}}}
+	meta, data, err := checkpoint.MarshalBody(r)
+	got := checkpoint.Record{ID: r.ID, Seq: 1}
+	if err = errors.Join(err, checkpoint.UnmarshalBody(&got, meta, data)); err != nil || got.Changes[0].Data != nil {
+		t.Errorf("%s was read as %+v, %v", meta, got.Changes, err)
+	}
+}
+
 // sameFolding: reading what a record folds alone gives the same.
 func sameFolding(t *testing.T, got, want *checkpoint.Record, err error) {
 	t.Helper()

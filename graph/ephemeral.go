@@ -167,7 +167,7 @@ func (f *stepping[F, P]) Write(c field.Change) error { return P(&f.now).Write(c)
 // Apply implements [field.Merger]. An error leaves the value as it was.
 func (f *stepping[F, P]) Apply(c field.Change) error {
 	err := P(&f.next).Apply(c)
-	if err == nil {
+	if err == nil && P(&f.next).has() { // or else there were no updates in it
 		if overwrites(c) {
 			f.coming = run[field.Change]{}
 		}

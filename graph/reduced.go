@@ -124,15 +124,19 @@ func (r Reduced[T, R]) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON replaces the value; null leaves the field unset.
 func (r *Reduced[T, R]) UnmarshalJSON(data []byte) error {
-	var read Reduced[T, R]
-	var err error
-	if string(data) != "null" {
-		read.base.set, err = true, json.Unmarshal(data, &read.base.value)
-	}
+	x, err := unmarshalOptional[T](data)
 	if err == nil {
-		*r = read
+		*r = Reduced[T, R]{base: x}
 	}
 	return err
+}
+
+// unmarshalOptional reads a value; null is none.
+func unmarshalOptional[T any](data []byte) (x optional[T], err error) {
+	if string(data) != "null" {
+		x.set, err = true, json.Unmarshal(data, &x.value)
+	}
+	return x, err
 }
 
 // Merger implements [field.Merging], for the engine.
@@ -148,12 +152,24 @@ func (f *reducedMerger[T, R]) whole() field.Change {
 }
 
 // MarshalSnapshot implements [field.Snapshotting]: a null that was set differs from none.
-func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) { return json.Marshal(f.whole()) }
+func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) {
+	if !f.has() {
+		return []byte("null"), nil
+	}
+	data, err := json.Marshal(f.whole())
+	if string(data) == "null" {
+		data, err = json.Marshal(&reducedChange[T]{over: true, updates: []T{f.base.value}})
+	}
+	return data, err
+}
 
 // UnmarshalSnapshot implements [field.Snapshotting].
 func (f *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
 	var read reducedMerger[T, R]
-	err := restore(&read, data)
+	var err error
+	if string(data) != "null" {
+		err = restore(&read, data)
+	}
 	if err == nil {
 		*f = read
 	}

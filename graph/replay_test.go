@@ -638,3 +638,57 @@ func TestWhatANodeOfASchemaGraphReturnedCanBeTaken(t *testing.T) {
 		same(t, build(true), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"a"}})
 	}
 }
+
+func TestAQuestionThatIsOpenIsReplayedApartFromTheSuperstepBefore(t *testing.T) {
+	build := func(today bool, opts ...graph.Option) *graph.Graph[trail] {
+		b := graph.New[trail]("g")
+		b.AddCommandNode("a", func(ctx context.Context, s *trail) (graph.Command, error) {
+			if today {
+				if _, err := graph.Once(ctx, "call", func(context.Context, string) (int, error) { return 1, nil }); err != nil {
+					return graph.Command{}, err
+				}
+			}
+			if s.Total.Get() == 0 {
+				s.Total.Add(1)
+				return graph.Goto("a"), nil
+			}
+			_, err := graph.Interrupt[string](ctx, "q", nil)
+			return graph.Command{}, err
+		})
+		b.AddEdge(graph.Start, "a")
+		return compile(t, b, opts...)
+	}
+	store := checkpoint.NewMemory()
+	g := build(false, graph.WithCheckpointer(store))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	equalSlice(t, "differences", differences(t, build(true), taped(t, store, "t")), []string{
+		`1 /a once : no result of Once: the thread ran without the option RecordOnce | calls Once "call"`,
+		`2 /a once : no result of Once: the thread ran without the option RecordOnce | calls Once "call"`,
+	})
+}
+
+func TestATakenTaskThatLedToANodeThatIsGoneFailsAlone(t *testing.T) {
+	build := func(today bool, opts ...graph.Option) *graph.Graph[trail] {
+		to, adds := "x", 1
+		if today {
+			to, adds = "c", 2
+		}
+		b := graph.New[trail]("g")
+		b.AddCommandNode("a", func(context.Context, *trail) (graph.Command, error) { return graph.Goto(to), nil }, graph.Destinations(to))
+		b.AddNode("k", func(_ context.Context, s *trail) error {
+			s.Total.Add(adds)
+			return nil
+		})
+		b.AddNode(to, func(context.Context, *trail) error { return nil })
+		b.AddEdge("k", to).AddEdge(graph.Start, "a").AddEdge(graph.Start, "k")
+		return compile(t, b, opts...)
+	}
+	store := checkpoint.NewMemory()
+	g := build(false, graph.WithCheckpointer(store))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	found := differences(t, build(true), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"a"}})
+	equalSlice(t, "differences of the first superstep", found[:min(2, len(found))], []string{
+		`1 /a error : the node finishes | it fails: node "a" leads to "x", which is not a node`,
+		"1 /k state Total: 1 | 2",
+	})
+}

@@ -52,10 +52,9 @@ func (u Untracked[T]) MarshalJSON() ([]byte, error) { return []byte("null"), nil
 
 // UnmarshalJSON replaces the value; null leaves the zero T.
 func (u *Untracked[T]) UnmarshalJSON(data []byte) error {
-	var x T
-	err := json.Unmarshal(data, &x)
+	x, err := unmarshalOptional[T](data)
 	if err == nil {
-		*u = Untracked[T]{base: x}
+		*u = Untracked[T]{base: x.value}
 	}
 	return err
 }

@@ -583,6 +583,9 @@ func (e *Engine) Delete(ctx context.Context, id checkpoint.ThreadID) error {
 	}
 	defer func() { <-t.turn }()
 	t.forget()
+	if err := e.queue.await(ctx, id); err != nil { // which may have been left since
+		return err
+	}
 	return e.failed(ctx, e.queue.change(ctx, id, func(ctx context.Context) error { return e.driver.Delete(ctx, id) }))
 }
 

@@ -65,14 +65,7 @@ func (q *queue) change(ctx context.Context, id checkpoint.ThreadID, call func(co
 	go func() {
 		defer q.going.Done()
 		err = call(context.WithoutCancel(ctx))
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		close(done)
-		if l := slices.DeleteFunc(slices.Clone(q.left[id]), func(c chan struct{}) bool { return c == done }); len(l) > 0 {
-			q.left[id] = l
-		} else {
-			delete(q.left, id)
-		}
+		q.ended(id, done)
 	}()
 	select {
 	case <-done:
@@ -81,12 +74,33 @@ func (q *queue) change(ctx context.Context, id checkpoint.ThreadID, call func(co
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.leaves(id, done)
+	return ctx.Err()
+}
+
+// leaves notes, with mu held, that the caller of what changes a thread has left, unless that
+// has ended.
+func (q *queue) leaves(id checkpoint.ThreadID, done chan struct{}) {
 	select {
 	case <-done:
 	default:
 		q.left[id] = append(q.left[id], done)
 	}
-	return ctx.Err()
+}
+
+// ended says that what changes a thread has ended.
+func (q *queue) ended(id checkpoint.ThreadID, done chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(done)
+	if len(q.left[id]) == 0 {
+		return
+	}
+	if l := slices.DeleteFunc(slices.Clone(q.left[id]), func(c chan struct{}) bool { return c == done }); len(l) > 0 {
+		q.left[id] = l
+	} else {
+		delete(q.left, id)
+	}
 }
 
 // await waits for the calls that were left which change a thread.
@@ -159,12 +173,14 @@ func (q *queue) commit(ctx context.Context, batch []*Commit) error {
 	return q.change(ctx, batch[0].Thread, func(ctx context.Context) error { return q.driver.Commit(ctx, batch) })
 }
 
-// withdraw has nobody begin to commit w.
+// withdraw has nobody begin to commit w. If somebody has, its caller leaves that.
 func (q *queue) withdraw(w *waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiting, w); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
+	} else if q.leave {
+		q.leaves(w.commit.Thread, w.done)
 	}
 }
 
@@ -197,7 +213,7 @@ func (q *queue) run(ctx context.Context, mine *waiting) bool {
 			w.commit.Err, w.commit.Ignored = nil, 0
 			w.err = q.driver.Commit(ctx, []*Commit{w.commit})
 		}
-		close(w.done)
+		q.ended(w.commit.Thread, w.done)
 	}
 	return true
 }

@@ -115,3 +115,75 @@ func TestAChangeThatWasLeftIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+func TestADeleteWaitsForAWriteThatWasLeftBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Driver: new(Memory), began: make(chan chan struct{}, 4)}
+		e := New(g, Options{Leave: true, Writers: 2})
+		ctx, leave := context.WithCancel(t.Context())
+		left, deleted := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := e.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true})
+			left <- err
+		}()
+		let := <-g.began
+		go func() { deleted <- e.Delete(t.Context(), "t") }() // it waits for the thread
+		synctest.Wait()
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(g.began) > 0 {
+			t.Error("the driver deletes while the write is under way")
+		}
+		close(let)
+		close(<-g.began)
+		if err := <-deleted; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestACommitSharedWithOthersThatWasLeftIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Driver: new(Memory), began: make(chan chan struct{}, 8)}
+		e := New(g, Options{Leave: true, Writers: 1})
+		writes := func(ctx context.Context, thread checkpoint.ThreadID) chan error {
+			over := make(chan error, 1)
+			go func() {
+				_, err := e.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Claim: true})
+				over <- err
+			}()
+			synctest.Wait()
+			return over
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		a := writes(t.Context(), "a")
+		first := <-g.began
+		b, c := writes(t.Context(), "b"), writes(ctx, "c")
+		close(first)
+		second := <-g.began
+		synctest.Wait()
+		leave()
+		if err := <-c; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		read := make(chan error, 1)
+		go func() {
+			_, _, err := e.Head(t.Context(), checkpoint.Log{Thread: "c"})
+			read <- err
+		}()
+		synctest.Wait()
+		if len(read) > 0 {
+			t.Error("the thread was read while it is being written to")
+		}
+		close(second)
+		if err := errors.Join(<-a, <-b); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; !errors.Is(err, checkpoint.ErrNotFound) {
+			t.Fatal(err)
+		}
+	})
+}

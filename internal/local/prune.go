@@ -35,6 +35,7 @@ type Pruned struct {
 // holds the thread is waited for or stopped, as the policy says: [Rollback] is
 // [Interrupt].
 func Prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep, policy BusyPolicy) (out Pruned, err error) {
+	since := time.Now().Add(-keep.Newer)
 	s := visitor(store, log.Thread)
 	unlock, err := s.lock(ctx, policy)
 	if err != nil {
@@ -42,7 +43,7 @@ func Prune(ctx context.Context, store checkpoint.Store, prog *Program, log check
 	}
 	defer unlock(false)
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		did, err := prune(ctx, store, prog, log, keep)
+		did, err := prune(ctx, store, prog, log, keep, since)
 		out = Pruned{Kept: did.Kept, Removed: out.Removed + did.Removed, Logs: out.Logs + did.Logs, Freed: out.Freed + did.Freed}
 		if policy == Reject || !Busy(err) {
 			return out, err
@@ -65,14 +66,14 @@ func Busy(err error) bool {
 	return errors.Is(err, checkpoint.ErrBusy) || errors.Is(err, checkpoint.ErrConflict) || errors.Is(err, checkpoint.ErrFenced)
 }
 
-func prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep) (Pruned, error) {
+func prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep, since time.Time) (Pruned, error) {
 	var p *pruning
 	var before int64
 	err := Settled(ctx, store, log, func() (err error) {
 		if p, err = newPruning(ctx, store, prog, log); err != nil {
 			return err
 		}
-		p.choose(keep)
+		p.choose(keep, since)
 		if p.drop, err = p.unreached(ctx); err != nil {
 			return err
 		}
@@ -140,9 +141,9 @@ func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log 
 	return p, nil
 }
 
-// choose fills p.kept.
-func (p *pruning) choose(keep Keep) {
-	head, since := p.all[len(p.all)-1], time.Now().Add(-keep.Newer)
+// choose fills p.kept. Those since then are the younger ones.
+func (p *pruning) choose(keep Keep, since time.Time) {
+	head := p.all[len(p.all)-1]
 	main := map[checkpoint.ID]bool{}
 	for r := range p.back(head) {
 		main[r.ID] = true
@@ -330,6 +331,9 @@ func (p *pruning) refersToGone(r *checkpoint.Record) bool {
 // that no record which is left refers to. Once the log is shortened none ever will,
 // whoever writes to the thread then.
 func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err error) {
+	if _, ok := p.store.(checkpoint.Lister); !ok {
+		return nil, nil
+	}
 	open := map[checkpoint.ID]bool{} // supersteps that are open at records left
 	var used []string                // namespaces that records left point to
 	use := func(children map[string]checkpoint.ID) {

@@ -94,7 +94,7 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 			return
 		}
 		if err := rec.Put(ctx, o.Store, o.Log.Thread); err != nil {
-			yield(Difference{}, err)
+			yield(Difference{}, fmt.Errorf("the recording of thread %q can't be read: %w", rec.Header.Thread, err))
 			return
 		}
 		seen := map[string]bool{}
@@ -109,8 +109,11 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 				return
 			}
 			of := next.Epoch
-			if closing := r.log.closes(next); closing != nil && next.Source == checkpoint.SourceInterrupt {
-				of += closing.ID
+			if next.Source == checkpoint.SourceInterrupt { // or else it is that of the superstep before
+				of += "?"
+				if closing := r.log.closes(next); closing != nil {
+					of += closing.ID
+				}
 			}
 			for _, d := range ds {
 				// A task is run more than once if something is asked.
@@ -333,7 +336,10 @@ func (r *replay) superstep(ctx context.Context, before, next *checkpoint.Record)
 		if !closes && !slices.Contains(due, i) {
 			continue
 		}
-		got := t.Unanswered()
+		var got []checkpoint.Question
+		if t.Status == core.Interrupted {
+			got = t.Unanswered()
+		}
 		if !closes {
 			got = slices.DeleteFunc(slices.Clone(got), func(q checkpoint.Question) bool { return q.When != "inside" })
 		}

@@ -147,6 +147,7 @@ func (s *saver) storeHeld(ctx context.Context) error {
 		s.behind = len(held) > 0 && failed == nil
 		s.mu.Unlock()
 		if len(held) == 0 || failed != nil {
+			clear(held)
 			return failed
 		}
 		for _, w := range held {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/recording"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // ErrNotRecorded: the recording doesn't have the result of a sub-step that is called in a
@@ -89,6 +90,7 @@ func (l *tapeLog) began(r *checkpoint.Record) time.Time {
 type Tape struct {
 	r      *replay
 	step   int                // the superstep
+	closed *checkpoint.Record // which closed it, or gave it up; nil if none did
 	asks   *checkpoint.Record // at which it is open and asks; nil: it is replayed to its end
 	edited time.Time          // when the state was last edited while it was open
 	once   map[taskName]checkpoint.OnceResult
@@ -123,6 +125,9 @@ func (r *replay) tape(at, next *checkpoint.Record) *Tape {
 		}
 	}
 	closing := next
+	if next != nil && next.Epoch == next.ID {
+		tp.closed = next
+	}
 	if next != nil && next.Source == checkpoint.SourceInterrupt {
 		tp.asks, closing = next, r.log.closes(next)
 	}
@@ -149,7 +154,7 @@ func (tp *Tape) made(step, task int, name string) (o checkpoint.OnceResult, ok b
 	return o, ok
 }
 
-// finds adds differences to those of a task; one that is tried again finds them again. What a
+// finds adds differences to those of a task, again of one that is tried again. What a
 // subgraph goes on with, no record of it stands for: it is found by what runs it.
 func (tp *Tape) finds(t *Task, ds ...Difference) {
 	step, task := t.at.step(), t.index()
@@ -249,6 +254,10 @@ func (r *replay) results(at, next *checkpoint.Record) (rs []checkpoint.Result) {
 		if !ok || !next.Begins() && !r.takes(r.prog.Nodes[i].Name) {
 			continue
 		}
+		led := next.Led(c.Task)
+		if r.gone(led) != "" { // the task fails, and the others are looked at
+			continue
+		}
 		res := checkpoint.Result{Branch: at.Branch, Epoch: at.Epoch, Task: c.Task, Kind: checkpoint.KindChanges, Name: checkpoint.VersionName(next.Version), Data: c.Data}
 		if o := at.OpenTask(c.Task); o != nil {
 			res.Gen = o.Gen
@@ -256,13 +265,38 @@ func (r *replay) results(at, next *checkpoint.Record) (rs []checkpoint.Result) {
 		rs = append(rs, res)
 		// Where the node itself may have chosen to go is taken, too; its routers run.
 		n, spec := &r.prog.Plan.Nodes[i], &r.prog.Plan.Spec().Nodes[i]
-		if led := next.Led(c.Task); !next.Begins() && !led.Static && (n.Command || len(spec.ParentDestinations) > 0 || spec.Chooses && n.Routers == 0) {
+		if !next.Begins() && !led.Static && (n.Command || len(spec.ParentDestinations) > 0 || spec.Chooses && n.Routers == 0) {
 			res.Kind = checkpoint.KindRouting
 			res.Data, _ = json.Marshal(led) // of texts, and of JSON that was read
 			rs = append(rs, res)
 		}
 	}
 	return rs
+}
+
+// gone returns where a task led that is no node any more, empty if there are all.
+func (r *replay) gone(led *checkpoint.Routing) string {
+	for _, name := range led.Goto {
+		if _, ok := r.prog.Plan.Recorded(name); !ok && name != plan.End {
+			return name
+		}
+	}
+	for _, t := range led.Sends {
+		if _, ok := r.prog.Plan.Recorded(t.Node); !ok {
+			return t.Node
+		}
+	}
+	return ""
+}
+
+// missing says why nothing recorded stands for a task.
+func (tp *Tape) missing(e *execution) error {
+	if tp.closed != nil && tp.step == e.s.m.Step()+1 {
+		if name := tp.r.gone(tp.closed.Led(e.task.Index)); name != "" {
+			return &InvalidEdgeError{Source: e.node.Name, Target: name, Near: plan.Nearest(name, e.s.prog.Plan.Names())}
+		}
+	}
+	return errors.New("the recording has no result of it")
 }
 
 // subgraph replays what is recorded of the run of a subgraph that a task calls, and
@@ -406,6 +440,9 @@ func (s *replayStore) Head(ctx context.Context, log checkpoint.Log) (*checkpoint
 	return s.head, 0, nil
 }
 
-func (s *replayStore) Results(context.Context, checkpoint.Log, checkpoint.Branch, checkpoint.ID) ([]checkpoint.Result, error) {
+func (s *replayStore) Results(_ context.Context, log checkpoint.Log, _ checkpoint.Branch, epoch checkpoint.ID) ([]checkpoint.Result, error) {
+	if log != s.log || s.head == nil || epoch != s.head.Epoch {
+		return nil, nil
+	}
 	return s.results, nil
 }

@@ -592,7 +592,7 @@ func (e *execution) run() {
 	if task.Status == core.Changed { // only its routing is pending
 		e.Changes, e.Data = task.Changes(), task.Data()
 	} else if s.o.Tape != nil && s.o.Tape.r.takes(e.node.Name) {
-		e.fails(0, errors.New("the recording has no result of it"))
+		e.fails(0, s.o.Tape.missing(e))
 		return
 	} else if done := e.attempts(); done {
 		return

@@ -56,7 +56,43 @@ func encode(tree any, err error) ([]byte, error) {
 		return nil, err
 	}
 	data, err := json.Marshal(tree)
-	return data, state.Cause(err)
+	if err != nil {
+		return nil, where(tree)
+	}
+	return data, nil
+}
+
+// where says why a tree can't be encoded, and what of it.
+func where(tree any) error {
+	switch tree := tree.(type) {
+	case kept:
+		return where(tree.Value)
+	case []any:
+		for i, e := range tree {
+			if err := where(e); err != nil {
+				return within("[%d]", i, err)
+			}
+		}
+		return nil
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(tree)) {
+			if err := where(tree[name]); err != nil {
+				return within("[%q]", name, err)
+			}
+		}
+		return nil
+	}
+	_, err := json.Marshal(tree)
+	return state.Cause(err)
+}
+
+// within says where a value is that an error is about. One that nests too deep has no place
+// that would help.
+func within(place string, at any, err error) error {
+	if errors.Is(err, errDeep) {
+		return errDeep
+	}
+	return fmt.Errorf(place+": %w", at, err)
 }
 
 // operator reports whether data is an object with a member that begins with $.
@@ -186,7 +222,7 @@ func (t *Types) tree(v reflect.Value, depth int) (any, error) {
 		for i := range list {
 			var err error
 			if list[i], err = at(v.Index(i), depth); err != nil {
-				return nil, fmt.Errorf("[%d]: %w", i, err)
+				return nil, within("[%d]", i, err)
 			}
 		}
 		return list, nil
@@ -199,7 +235,7 @@ func (t *Types) tree(v reflect.Value, depth int) (any, error) {
 			}
 			var err error
 			if members[name], err = at(it.Value(), depth); err != nil {
-				return nil, fmt.Errorf("[%q]: %w", name, err)
+				return nil, within("[%q]", name, err)
 			}
 		}
 		return members, nil
@@ -244,7 +280,7 @@ func faithful(v reflect.Value, depth int) error {
 		}
 		for i := range v.Len() {
 			if err := faithful(v.Index(i), depth+1); err != nil {
-				return fmt.Errorf("[%d]: %w", i, err)
+				return within("[%d]", i, err)
 			}
 		}
 	case reflect.Map:
@@ -253,7 +289,7 @@ func faithful(v reflect.Value, depth int) error {
 				return err
 			}
 			if err := faithful(it.Value(), depth+1); err != nil {
-				return fmt.Errorf("[%v]: %w", it.Key(), err)
+				return within("[%v]", it.Key(), err)
 			}
 		}
 	case reflect.Pointer:
@@ -270,7 +306,7 @@ func faithful(v reflect.Value, depth int) error {
 				continue
 			}
 			if err := faithful(v.Field(i), depth+1); err != nil {
-				return fmt.Errorf("%s: %w", sf.Name, err)
+				return within("%s", sf.Name, err)
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package anyjson
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -142,5 +145,62 @@ func TestTypeNames(t *testing.T) {
 		if got, err := typ.typeOf(bad); err == nil {
 			t.Errorf("%q is %v", bad, got)
 		}
+	}
+}
+
+type refusing struct{}
+
+func (refusing) MarshalJSON() ([]byte, error) { return nil, errors.New("boom") }
+func (*refusing) UnmarshalJSON([]byte) error  { return nil }
+
+func TestWhatCannotBeEncodedIsSaidWithItsPlace(t *testing.T) {
+	types := testTypes()
+	types.Know(reflect.TypeFor[refusing]())
+	deep := any(1.)
+	for range 2 * maxDepth {
+		deep = []any{deep}
+	}
+	for want, v := range map[string]any{
+		`["a"]: [1]: boom`:                          map[string]any{"a": []any{1., refusing{}}},
+		`["a"]: json: unsupported value: NaN`:       map[string]any{"a": math.NaN(), "b": 1.},
+		`the value nests too deep, or holds itself`: deep,
+	} {
+		if _, err := types.Encode(anyType, v); err == nil || err.Error() != want {
+			t.Errorf("got %.200v, want %s", err, want)
+		}
+	}
+}
+
+type tags []string
+
+func (t tags) Clone() tags { return append(tags{}, t...) }
+
+func TestCloneOfATypeIsCalledAlsoForNil(t *testing.T) {
+	for _, v := range []any{tags(nil), map[string]tags{"a": nil}} {
+		c, err := Clone(v)
+		if m, ok := c.(map[string]tags); ok {
+			c = m["a"]
+		}
+		if got, ok := c.(tags); err != nil || !ok || got == nil {
+			t.Errorf("%#v, %v", c, err)
+		}
+	}
+}
+
+func BenchmarkClone(b *testing.B) {
+	maps, structs := map[string]any{}, []shape{}
+	for i := range 200 {
+		maps[fmt.Sprint(i)] = map[string]any{"a": 1., "b": []any{"x", true, map[string]any{"c": 2.}}}
+		structs = append(structs, shape{Name: "n", Tags: []string{"a"}, At: new(time.Time), Any: "x"})
+	}
+	for name, v := range map[string]any{"maps": maps, "structs": structs} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Clone(v); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -197,10 +197,14 @@ func AnswerSchema(t reflect.Type) (*jsonschema.Schema, error) { return infer(t, 
 func infer(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
 	in := inference{strict, map[reflect.Type]bool{}}
 	s, err := in.of(t)
-	if errors.Is(err, errNoWords) {
+	switch {
+	case errors.Is(err, errNoWords):
 		return new(jsonschema.Schema), nil
+	case err != nil:
+		return nil, err
 	}
-	return s, err
+	s.PropertyOrder = nil // the order of the fields holds inside
+	return s, nil
 }
 
 var errNoWords = errors.New("JSON Schema has no words for it")
@@ -279,7 +283,6 @@ func (in *inference) of(t reflect.Type) (s *jsonschema.Schema, err error) {
 		s.AdditionalProperties, err = in.inside(t.Elem())
 	case reflect.Struct:
 		s.Type, s.AdditionalProperties = "object", &jsonschema.Schema{Not: &jsonschema.Schema{}}
-		s.Properties = map[string]*jsonschema.Schema{}
 		ok, err := in.members(s, t)
 		if !ok {
 			s = new(jsonschema.Schema)
@@ -364,8 +367,18 @@ func (in *inference) members(s *jsonschema.Schema, t reflect.Type) (ok bool, err
 		if err := enumerate(p, sf.Tag); err != nil {
 			return false, fmt.Errorf("field %q: %w", tag.name, err)
 		}
-		p.Description = sf.Tag.Get("jsonschema")
+		if text, ok := sf.Tag.Lookup("jsonschema"); ok && text == "" {
+			return false, fmt.Errorf("field %q: its tag jsonschema is empty", tag.name)
+		} else if word, _, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(word, " \t\n") {
+			return false, fmt.Errorf("field %q: its tag jsonschema must not begin with 'WORD=': %q", tag.name, text)
+		} else {
+			p.Description = text
+		}
+		if s.Properties == nil {
+			s.Properties = map[string]*jsonschema.Schema{}
+		}
 		s.Properties[tag.name] = p
+		s.PropertyOrder = append(s.PropertyOrder, tag.name)
 		if !tag.omit {
 			s.Required = append(s.Required, tag.name)
 		}

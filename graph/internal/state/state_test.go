@@ -1117,3 +1117,26 @@ func FuzzUpdate(f *testing.F) {
 		}
 	})
 }
+
+func TestATagThatIsNoDescriptionIsRefused(t *testing.T) {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[struct {
+			A int `jsonschema:""`
+		}](),
+		reflect.TypeFor[struct {
+			A int `jsonschema:"required=true,how many"`
+		}](),
+	} {
+		if s, err := state.AnswerSchema(typ); err == nil || s != nil || !strings.Contains(err.Error(), `"A"`) {
+			t.Errorf("%v: %v, %v", typ, s, err)
+		}
+	}
+}
+
+func TestASchemaHasFieldsInTheirOrder(t *testing.T) {
+	s, err := state.AnswerSchema(reflect.TypeFor[[]struct{ B, A, C int }]())
+	data, merr := json.Marshal(s)
+	if err = errors.Join(err, merr); err != nil || !strings.Contains(string(data), `"properties":{"B"`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}

@@ -24,11 +24,11 @@ type Options struct {
 	// several commits, so that nobody waits long for one; 0 means any number.
 	Remove int
 
-	// Leave is for drivers that can't take back what they sent: their Commit and Delete get
-	// contexts without an end, and an end of their own is theirs to see to. A caller whose
-	// context ends leaves them to themselves, and the next one with something to do with the
-	// thread waits for them: so it finds a change done or not done, and not done later.
-	Leave bool
+	// Leave is for drivers that can't take back what they sent: a caller whose context ends
+	// leaves their Commit or Delete to itself, of which the context ends only so much later,
+	// and the next one with something to do with the thread waits for it: so it finds a change
+	// done or not done, and not done later. That of a Commit of several callers has no end.
+	Leave time.Duration
 }
 
 // Engine is a [checkpoint.Store] over a [Driver]. It also implements [checkpoint.Lister],

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -13,7 +14,7 @@ import (
 // waits, at once; a lone writer does not wait.
 type queue struct {
 	driver Driver
-	leave  bool          // see Options.Leave
+	leave  time.Duration // see Options.Leave
 	lead   chan struct{} // held by whoever calls Commit
 	stop   chan struct{} // closed when the store is
 
@@ -48,9 +49,9 @@ func (q *queue) close() {
 }
 
 // change calls the driver to change a thread. If the caller leaves, and [Options.Leave] is set,
-// the call goes on: whoever comes to the thread next waits for it.
+// the call goes on for a while: whoever comes to the thread next waits for it.
 func (q *queue) change(ctx context.Context, id checkpoint.ThreadID, call func(context.Context) error) error {
-	if !q.leave || ctx.Done() == nil {
+	if q.leave == 0 || ctx.Done() == nil {
 		return call(ctx)
 	}
 	q.mu.Lock()
@@ -62,9 +63,11 @@ func (q *queue) change(ctx context.Context, id checkpoint.ThreadID, call func(co
 	q.mu.Unlock()
 	var err error
 	done := make(chan struct{})
+	going, end := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		defer q.going.Done()
-		err = call(context.WithoutCancel(ctx))
+		defer end()
+		err = call(going)
 		q.ended(id, done)
 	}()
 	select {
@@ -72,6 +75,7 @@ func (q *queue) change(ctx context.Context, id checkpoint.ThreadID, call func(co
 		return err
 	case <-ctx.Done():
 	}
+	time.AfterFunc(q.leave, end)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.leaves(id, done)
@@ -105,7 +109,7 @@ func (q *queue) ended(id checkpoint.ThreadID, done chan struct{}) {
 
 // await waits for the calls that were left which change a thread.
 func (q *queue) await(ctx context.Context, id checkpoint.ThreadID) error {
-	for q.leave {
+	for q.leave > 0 {
 		q.mu.Lock()
 		left := q.left[id]
 		q.mu.Unlock()
@@ -167,7 +171,7 @@ func (q *queue) submit(ctx context.Context, c *Commit) error {
 
 // commit commits. Callers leave none but those of their own alone.
 func (q *queue) commit(ctx context.Context, batch []*Commit) error {
-	if !q.leave { // which needs no memory
+	if q.leave == 0 { // which needs no memory
 		return q.driver.Commit(ctx, batch)
 	}
 	return q.change(ctx, batch[0].Thread, func(ctx context.Context) error { return q.driver.Commit(ctx, batch) })
@@ -179,7 +183,7 @@ func (q *queue) withdraw(w *waiting) {
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiting, w); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-	} else if q.leave {
+	} else if q.leave > 0 {
 		q.leaves(w.commit.Thread, w.done)
 	}
 }

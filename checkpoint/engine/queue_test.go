@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -69,7 +70,7 @@ func TestAChangeThatWasLeftIsWaitedFor(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &gated{Driver: new(Memory), began: make(chan chan struct{}, 4)}
-				e := New(g, Options{Leave: true})
+				e := New(g, Options{Leave: time.Minute})
 				ctx, leave := context.WithCancel(t.Context())
 				left := make(chan error)
 				go func() { left <- change(ctx, e) }()
@@ -119,7 +120,7 @@ func TestAChangeThatWasLeftIsWaitedFor(t *testing.T) {
 func TestADeleteWaitsForAWriteThatWasLeftBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Driver: new(Memory), began: make(chan chan struct{}, 4)}
-		e := New(g, Options{Leave: true, Writers: 2})
+		e := New(g, Options{Leave: time.Minute, Writers: 2})
 		ctx, leave := context.WithCancel(t.Context())
 		left, deleted := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -148,7 +149,7 @@ func TestADeleteWaitsForAWriteThatWasLeftBeforeIt(t *testing.T) {
 func TestACommitSharedWithOthersThatWasLeftIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Driver: new(Memory), began: make(chan chan struct{}, 8)}
-		e := New(g, Options{Leave: true, Writers: 1})
+		e := New(g, Options{Leave: time.Minute, Writers: 1})
 		writes := func(ctx context.Context, thread checkpoint.ThreadID) chan error {
 			over := make(chan error, 1)
 			go func() {
@@ -186,4 +187,39 @@ func TestACommitSharedWithOthersThatWasLeftIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestWhatIsLeftEndsAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := hanging{new(Memory), make(chan error, 1)}
+		e := New(d, Options{Leave: time.Minute})
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			time.Sleep(time.Hour) // which no caller's wait is too long for
+			leave()
+		}()
+		if err := e.Delete(ctx, "t"); !errors.Is(err, context.Canceled) || len(d.ended) > 0 {
+			t.Fatal(err, len(d.ended))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(d.ended) == 0 {
+			t.Fatal("it goes on")
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// hanging is a driver that never ends to delete.
+type hanging struct {
+	Driver
+	ended chan error
+}
+
+func (d hanging) Delete(ctx context.Context, _ checkpoint.ThreadID) error {
+	<-ctx.Done()
+	d.ended <- ctx.Err()
+	return ctx.Err()
 }

@@ -396,8 +396,6 @@ func (d *driver) query(ctx context.Context, op, query string, args []any, f func
 
 // Delete implements [engine.Driver].
 func (d *driver) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
 	k, _ := clip([]byte(thread))
 	return d.query(ctx, "delete a thread of", d.sql.delete, []any{k}, func(pgx.Rows) error { return nil })
 }

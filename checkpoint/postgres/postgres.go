@@ -216,7 +216,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 		return nil, explain("open", db.Server, err)
 	}
 	d := &driver{db: db, timeout: o.Timeout, sql: newStatements(db.Quoted)}
-	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost, Leave: true}), d}, nil
+	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost, Leave: o.Timeout}), d}, nil
 }
 
 // Close implements [engine.Driver].

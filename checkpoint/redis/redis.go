@@ -188,7 +188,7 @@ func open(ctx context.Context, client goredis.UniversalClient, own bool, o Optio
 	if err := d.checkLayout(ctx); err != nil {
 		return nil, err
 	}
-	return &Store{engine.New(d, engine.Options{Writers: writers, Leave: true})}, nil
+	return &Store{engine.New(d, engine.Options{Writers: writers, Leave: patience})}, nil
 }
 
 // inspect asks the server how it is set up.

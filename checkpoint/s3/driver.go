@@ -463,8 +463,6 @@ func (n *change) index() {
 // Delete implements [engine.Driver]. The thread is gone when its head is.
 func (d *driver) Delete(ctx context.Context, id checkpoint.ThreadID) error {
 	key := dirHeads + escape(id)
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
 	var pages []minio.ObjectInfo
 	for o, err := range d.b.list(ctx, dirPages+escape(id)+"/", "") {
 		if err != nil {

@@ -175,7 +175,7 @@ func open(ctx context.Context, client *minio.Client, name string, o Options, rel
 		return nil, err
 	}
 	d := &driver{b: b, cache: &cache{limit: o.CacheBytes}, patience: o.patience, release: release}
-	return &Store{engine.New(d, engine.Options{Writers: writers, Leave: true})}, nil
+	return &Store{engine.New(d, engine.Options{Writers: writers, Leave: o.patience})}, nil
 }
 
 // probe looks whether the server honours conditions, and at its clock.

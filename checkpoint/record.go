@@ -205,7 +205,7 @@ func (r *Record) Led(task int) *Routing {
 
 // OnceResult is what a named sub-step of a task came to: Data, or an error if it
 // never succeeded. With neither it succeeded, and its result was not kept. One without
-// a name has the task's notes: what it said of its work, as a list.
+// a name is a note of the task: what it said of its work.
 type OnceResult struct {
 	Task  int             `json:"task"` // plan index in the superstep that the record closed
 	Name  string          `json:"name"`

@@ -159,8 +159,8 @@ func noted(ctx context.Context, store checkpoint.Store, log checkpoint.Log, q Qu
 		root := log
 		root.Namespace, _, _ = strings.Cut(log.Namespace, "|")
 		var mu sync.Mutex
-		var parts local.Parts
-		lists := func(refs []local.ListRef) func(context.Context) ([][]json.RawMessage, error) {
+		var parts *local.Parts
+		lists := func(refs []string) func(context.Context) ([][]json.RawMessage, error) {
 			return func(ctx context.Context) (all [][]json.RawMessage, err error) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -356,16 +356,9 @@ func (t *Task) answersFor(m *core.Machine) map[string]json.RawMessage {
 	}
 	t.mu.Unlock()
 	answers := map[string]json.RawMessage{}
-	for i := range m.Tasks() {
-		for _, q := range m.Task(i).Unanswered() {
-			if a, ok := given[q.ID]; ok {
-				answers[q.ID] = a
-			}
-		}
-	}
-	for _, p := range m.Paused() {
-		if a, ok := given[p.ID]; ok {
-			answers[p.ID] = a
+	for _, q := range OpenQuestions(m) {
+		if a, ok := given[q.ID]; ok {
+			answers[q.ID] = a
 		}
 	}
 	return answers

@@ -288,12 +288,7 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 
 // disclaim forgets a claim.
 func (s *saver) disclaim() {
-	s.slow.stop()
-	s.lease.mu.Lock()
-	if s.lease.held {
-		s.lease.end()
-	}
-	s.lease.mu.Unlock()
+	s.abandon()
 	s.mu.Lock()
 	s.claimed, s.fence = false, 0
 	s.mu.Unlock()

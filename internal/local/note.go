@@ -29,30 +29,21 @@ type Note struct {
 // noteForm is how a note is stored: in the record that closes its superstep and, until
 // then, beside the log of the run's root.
 type noteForm struct {
-	ID    string          `json:"i"` // as checkpoint.ID.Bytes, in base64
-	Node  string          `json:"n"`
-	Kind  string          `json:"k"`
-	Data  json.RawMessage `json:"d,omitempty"`
-	Lists []ListRef       `json:"l,omitempty"`
-
-	// Of a note beside the log, which says itself where it belongs:
-	Namespace string `json:"ns,omitempty"`
-	Step      int    `json:"s,omitempty"`
-}
-
-// ListRef names a list: the beginning of one that is stored.
-type ListRef struct {
-	Part string `json:"p,omitempty"`
-	Len  int    `json:"n"`
+	ID        string          `json:"i"` // as checkpoint.ID.Bytes, in base64
+	Node      string          `json:"n"`
+	Kind      string          `json:"k"`
+	Data      json.RawMessage `json:"d,omitempty"`
+	Lists     []string        `json:"l,omitempty"`  // each by its last part; empty: it has no items
+	Namespace string          `json:"ns,omitempty"` // of a subgraph's log
+	Step      int             `json:"s"`            // of its log
 }
 
 // Noted is a note as it was stored.
 type Noted struct {
 	ID    checkpoint.ID // a UUID of version 7: of when it was made
 	Note                // without Lists
-	Lists []ListRef
+	Lists []string      // see [Parts.List]
 	Log   checkpoint.Log
-	Run   checkpoint.ID // that stored it; empty if a superstep is open
 	In    checkpoint.ID // the record that has it; empty if a superstep is open: it stands beside the log
 	Step  int
 	Task  int
@@ -73,32 +64,27 @@ func (t *Task) Note(ctx context.Context, n Note) error {
 		return ErrLate
 	}
 	made := checkpoint.NewRunID()
-	form := noteForm{ID: packID(made), Node: t.node.Name, Kind: n.Kind, Data: n.Data}
+	form := noteForm{ID: packID(made), Node: t.node.Name, Kind: n.Kind, Data: n.Data, Step: t.at.step()}
+	if t.s.o.Log.Namespace != s.o.Log.Namespace {
+		form.Namespace = t.s.o.Log.Namespace
+	}
 	var rows []checkpoint.Result
 	for _, list := range n.Lists {
-		ref, row, err := s.effects.noting(true).parts.put(ctx, s, list)
+		name, row, err := s.effects.noting(true).parts.put(ctx, s, list)
 		if err != nil {
 			return err
 		}
-		if form.Lists = append(form.Lists, ref); row != nil {
+		if form.Lists = append(form.Lists, name); row != nil {
 			rows = append(rows, *row)
 		}
 	}
-	id := onceID{top.at.epoch, top.at.step(), top.index(), t.onceName(string(made))}
 	data, err := json.Marshal(form)
 	if err != nil {
 		return err
 	}
-	form.Namespace, form.Step = t.s.o.Log.Namespace, t.at.step()
-	if form.Namespace == s.o.Log.Namespace {
-		form.Namespace = ""
-	}
-	open, err := json.Marshal(form)
-	if err != nil {
-		return err
-	}
+	id := onceID{top.at.epoch, top.at.step(), top.index(), t.onceName(string(made))}
 	s.effects.note(id, data, append(rows, checkpoint.Result{
-		Branch: top.at.branch, Epoch: id.epoch, Task: id.task, Kind: checkpoint.KindNote, Name: id.name, Data: open,
+		Branch: top.at.branch, Epoch: id.epoch, Task: id.task, Kind: checkpoint.KindNote, Name: id.name, Data: data,
 	}))
 	return nil
 }
@@ -126,7 +112,7 @@ func (e *effects) note(id onceID, data json.RawMessage, rows []checkpoint.Result
 	if e.calls == nil {
 		e.calls = map[onceID]*onceCall{}
 	}
-	e.calls[id] = &onceCall{over: true, note: rows[len(rows)-1].Data, data: data}
+	e.calls[id] = &onceCall{over: true, note: true, data: data}
 	if e.noted == nil {
 		e.noted = new(noted)
 	}
@@ -134,31 +120,26 @@ func (e *effects) note(id onceID, data json.RawMessage, rows []checkpoint.Result
 	e.used.Store(true)
 }
 
-// notes returns notes as the record of s has them that closes their superstep: those of
-// each task as one. The record of a thread also has those of subgraphs that none of
-// theirs has. It is called with e.mu held.
+// notes returns notes as the record of s has them that closes their superstep. The record
+// of a thread also has those of subgraphs that none of theirs has. It is called with e.mu
+// held.
 func (e *effects) notes(s *Session, ids []onceID) (all []checkpoint.OnceResult) {
 	made := func(id onceID) string { return id.name[max(0, len(id.name)-36):] } // by which they are in order
 	slices.SortFunc(ids, func(a, b onceID) int { return strings.Compare(made(a), made(b)) })
 	for _, id := range ids {
 		call := e.calls[id]
-		data := call.data
 		_, task, _, ok := s.onceOf(id)
 		if !ok {
-			task, data = id.task, call.note
+			task = id.task
 		}
-		if s.o.parent != nil {
-			call.had = true
-			if n := e.noted; n != nil {
-				n.unsaved = slices.DeleteFunc(n.unsaved, func(r checkpoint.Result) bool { return r.Kind == checkpoint.KindNote && r.Name == id.name })
-			}
-		}
-		i := slices.IndexFunc(all, func(o checkpoint.OnceResult) bool { return o.Task == task })
-		if i < 0 {
-			all = append(all, checkpoint.OnceResult{Task: task, Data: slices.Concat([]byte{'['}, data, []byte{']'})})
+		all = append(all, checkpoint.OnceResult{Task: task, Data: call.data})
+		if s.o.parent == nil {
 			continue
 		}
-		all[i].Data = slices.Concat(all[i].Data[:len(all[i].Data)-1], []byte{','}, data, []byte{']'})
+		call.had = true
+		if n := e.noted; n != nil {
+			n.unsaved = slices.DeleteFunc(n.unsaved, func(r checkpoint.Result) bool { return r.Kind == checkpoint.KindNote && r.Name == id.name })
+		}
 	}
 	return all
 }
@@ -206,44 +187,34 @@ func packID(id checkpoint.ID) string {
 	return digest(b).String()
 }
 
-// noted returns a note as it was stored, without its place.
-func (f *noteForm) noted() (Noted, error) {
+// readNote returns a note of a thread as a task of its root stored it.
+func readNote(root checkpoint.Log, task int, data json.RawMessage) (Noted, error) {
+	var f noteForm
+	if err := json.Unmarshal(data, &f); err != nil {
+		return Noted{}, fmt.Errorf("%w: %w", checkpoint.ErrCorrupt, err)
+	}
 	d, ok := parseDigest(f.ID)
 	if !ok {
-		return Noted{}, fmt.Errorf("its ID is %.40q", f.ID)
+		return Noted{}, fmt.Errorf("%w: its ID is %.40q", checkpoint.ErrCorrupt, f.ID)
 	}
-	return Noted{ID: checkpoint.IDFromBytes(d), Note: Note{Node: f.Node, Kind: f.Kind, Data: f.Data}, Lists: f.Lists}, nil
+	if f.Namespace != "" {
+		root.Namespace = f.Namespace
+	}
+	return Noted{ID: checkpoint.IDFromBytes(d), Note: Note{Node: f.Node, Kind: f.Kind, Data: f.Data}, Lists: f.Lists, Log: root, Step: f.Step, Task: task}, nil
 }
 
 // NotesOf returns the notes that a record has, in the order in which the tasks made them.
-func NotesOf(rec *checkpoint.Record) ([]Noted, error) {
-	var all []Noted
-	step := rec.Step
-	if rec.Source != checkpoint.SourceLoop { // it gave the superstep up
-		step++
-	}
+func NotesOf(rec *checkpoint.Record) (all []Noted, err error) {
 	for _, o := range rec.Once {
 		if o.Name != "" || o.Data == nil {
 			continue
 		}
-		corrupt := func(err error) error {
-			return fmt.Errorf("notes of task %d at record %s: %w: %w", o.Task, rec.ID, checkpoint.ErrCorrupt, err)
+		n, err := readNote(rec.Log, o.Task, o.Data)
+		if err != nil {
+			return nil, fmt.Errorf("a note of task %d at record %s: %w", o.Task, rec.ID, err)
 		}
-		var forms []noteForm
-		if err := json.Unmarshal(o.Data, &forms); err != nil {
-			return nil, corrupt(err)
-		}
-		for _, f := range forms {
-			n, err := f.noted()
-			if err != nil {
-				return nil, corrupt(err)
-			}
-			n.Log, n.Run, n.In, n.Step, n.Task = rec.Log, rec.ID.Run(), rec.ID, step, o.Task
-			if f.Namespace != "" { // of a subgraph that never came so far
-				n.Log.Namespace, n.Step = f.Namespace, f.Step
-			}
-			all = append(all, n)
-		}
+		n.In = rec.ID
+		all = append(all, n)
 	}
 	return all, nil
 }
@@ -255,26 +226,15 @@ func HasNotes(rec *checkpoint.Record) bool {
 
 // OpenNotes returns the notes of the superstep that is open at a record, by results that
 // stand beside the log.
-func OpenNotes(log checkpoint.Log, results []checkpoint.Result) ([]Noted, error) {
-	var all []Noted
+func OpenNotes(log checkpoint.Log, results []checkpoint.Result) (all []Noted, err error) {
 	for _, r := range results {
 		if r.Kind != checkpoint.KindNote {
 			continue
 		}
-		var f noteForm
-		var n Noted
-		err := json.Unmarshal(r.Data, &f)
-		if err == nil {
-			n, err = f.noted()
-		}
+		n, err := readNote(log, r.Task, r.Data)
 		if err != nil {
-			return nil, fmt.Errorf("note of task %d beside epoch %s: %w: %w", r.Task, r.Epoch, checkpoint.ErrCorrupt, err)
+			return nil, fmt.Errorf("a note of task %d beside epoch %s: %w", r.Task, r.Epoch, err)
 		}
-		in := log
-		if f.Namespace != "" {
-			in.Namespace = f.Namespace
-		}
-		n.Log, n.Step, n.Task = in, f.Step, r.Task
 		all = append(all, n)
 	}
 	return all, nil
@@ -285,6 +245,11 @@ type digest [16]byte
 
 func (d digest) String() string { return base64.RawURLEncoding.EncodeToString(d[:]) }
 
+func parseDigest(name string) (d digest, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(name)
+	return d, err == nil && copy(d[:], b) == len(b) && len(b) == len(d)
+}
+
 func digestOf(bs ...[]byte) (d digest) {
 	h := sha256.New()
 	for _, b := range bs {
@@ -294,20 +259,12 @@ func digestOf(bs ...[]byte) (d digest) {
 	return d
 }
 
-// partForm is how a list is stored: as the beginning of another one, and further items.
-// Each is in an array of its own, or a text that says where it stands: in which part, and
-// the how manieth of its own items it is.
+// partForm is how the end of a list is stored, by the list's digest: the part that the list
+// before it ends with, and further items. Each is in an array of its own or, if another part
+// has it, a text: its digest.
 type partForm struct {
-	Part  string            `json:"p,omitempty"`
-	Len   int               `json:"n,omitempty"`
+	After string            `json:"p,omitempty"`
 	Items []json.RawMessage `json:"i"`
-}
-
-// inPart is where something stands: an item by its number among the part's own, a
-// list by its length.
-type inPart struct {
-	part digest
-	n    int
 }
 
 // parts is what one run knows to be stored of its thread's lists, or about to be. It
@@ -320,60 +277,55 @@ type parts struct {
 
 type partIndex struct {
 	fence checkpoint.Fence // of the claim under which the parts were last seen
-	lists map[digest]inPart
-	items map[digest]inPart
+	lists map[digest]bool
+	items map[digest]bool
 }
 
 func newPartIndex() *partIndex {
-	return &partIndex{lists: map[digest]inPart{}, items: map[digest]inPart{}}
+	return &partIndex{lists: map[digest]bool{}, items: map[digest]bool{}}
 }
 
 // smallItem is the size below which an item is rather repeated than referred to.
 const smallItem = 40
 
-// put returns how a list is referred to, and what is to be stored of it, if anything is.
-func (p *parts) put(ctx context.Context, s *Session, list []json.RawMessage) (ref ListRef, row *checkpoint.Result, err error) {
+// put returns the last part of a list, and what is to be stored of it, if anything is.
+func (p *parts) put(ctx context.Context, s *Session, list []json.RawMessage) (last string, row *checkpoint.Result, err error) {
 	if len(list) == 0 {
-		return ListRef{}, nil, nil
+		return "", nil, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.load(ctx, s); err != nil {
-		return ref, nil, err
+		return "", nil, err
 	}
-	items, upTo := make([]digest, len(list)), make([]digest, len(list)+1)
+	items := make([]digest, len(list))
+	var upTo digest
 	known := 0
-	var begins inPart
 	for i, item := range list {
 		items[i] = digestOf(item)
-		upTo[i+1] = digestOf(upTo[i][:], items[i][:])
-		if at, ok := p.lists[upTo[i+1]]; ok && known == i {
-			known, begins = i+1, at
+		upTo = digestOf(upTo[:], items[i][:])
+		if p.lists[upTo] {
+			known, last = i+1, upTo.String()
 		}
 	}
 	if known == len(list) {
-		return ListRef{begins.part.String(), begins.n}, nil, nil
+		return last, nil, nil
 	}
-	name := upTo[len(list)]
-	form := partForm{Len: begins.n}
-	if known > 0 {
-		form.Part = begins.part.String()
-	}
+	form := partForm{After: last}
 	for i := known; i < len(list); i++ {
-		own := i - known
-		if at, ok := p.items[items[i]]; ok && len(list[i]) >= smallItem {
-			form.Items = append(form.Items, json.RawMessage(strconv.Quote(at.part.String()+":"+strconv.Itoa(at.n))))
-		} else {
-			form.Items = append(form.Items, slices.Concat([]byte{'['}, list[i], []byte{']'}))
-			p.items[items[i]] = inPart{name, own}
+		if p.items[items[i]] && len(list[i]) >= smallItem {
+			form.Items = append(form.Items, json.RawMessage(strconv.Quote(items[i].String())))
+			continue
 		}
-		p.lists[upTo[i+1]] = inPart{name, i + 1}
+		form.Items = append(form.Items, slices.Concat([]byte{'['}, list[i], []byte{']'}))
+		p.items[items[i]] = true
 	}
 	data, err := json.Marshal(form)
 	if err != nil {
-		return ref, nil, err
+		return "", nil, err
 	}
-	return ListRef{name.String(), len(list)}, &checkpoint.Result{Epoch: checkpoint.PartsEpoch, Kind: checkpoint.KindPart, Name: name.String(), Data: data}, nil
+	p.lists[upTo] = true
+	return upTo.String(), &checkpoint.Result{Epoch: checkpoint.PartsEpoch, Kind: checkpoint.KindPart, Name: upTo.String(), Data: data}, nil
 }
 
 // load learns what is stored: from what another run of this program knew, if nobody else
@@ -419,141 +371,134 @@ func (p *parts) keep(s *Session) {
 }
 
 // Parts are the stored parts of a thread's lists.
-type Parts map[string]partForm
+type Parts struct {
+	of    map[string]partForm
+	items map[string]stored // by digest
+}
+
+type stored struct {
+	part string
+	item json.RawMessage
+}
 
 // LoadParts reads the parts of the lists that stand beside a log.
-func LoadParts(ctx context.Context, store checkpoint.Store, log checkpoint.Log) (Parts, error) {
+func LoadParts(ctx context.Context, store checkpoint.Store, log checkpoint.Log) (*Parts, error) {
 	rs, err := store.Results(ctx, log, "", checkpoint.PartsEpoch)
 	if err != nil {
 		return nil, &CheckpointError{Thread: log.Thread, Op: "load", Err: err}
 	}
-	all := make(Parts, len(rs))
+	ps := &Parts{make(map[string]partForm, len(rs)), map[string]stored{}}
 	for _, r := range rs {
 		var f partForm
 		if err := json.Unmarshal(r.Data, &f); err != nil {
 			return nil, &CheckpointError{Thread: log.Thread, Op: "load", Err: fmt.Errorf("part %s: %w: %w", r.Name, checkpoint.ErrCorrupt, err)}
 		}
-		all[r.Name] = f
+		ps.of[r.Name] = f
+		for _, raw := range f.Items {
+			if item, ok := inline(raw); ok {
+				ps.items[digestOf(item).String()] = stored{r.Name, item}
+			}
+		}
 	}
-	return all, nil
+	return ps, nil
 }
 
-// index adds what is stored to an index.
-func (ps Parts) index(x *partIndex) {
-	digests := map[string][]digest{} // of the items of a part's list
-	var of func(name string) []digest
-	of = func(name string) []digest {
-		if ds, ok := digests[name]; ok {
-			return ds
-		}
-		digests[name] = nil // of one that refers to itself: it is of no use
-		form, ok := ps[name]
-		if !ok {
-			return nil
-		}
-		var ds []digest
-		if form.Part != "" {
-			if ds = of(form.Part); len(ds) < form.Len {
-				return nil
-			}
-			ds = ds[:form.Len:form.Len]
-		}
-		part, ok := parseDigest(name)
-		if !ok {
-			return nil
-		}
-		for i, raw := range form.Items {
-			item, err := ps.item(raw)
-			if err != nil {
-				return nil
-			}
-			d := digestOf(item)
-			if ds = append(ds, d); raw[0] == '[' {
-				x.items[d] = inPart{part, i}
-			}
-		}
-		digests[name] = ds
-		return ds
+// inline returns an item that a part has itself.
+func inline(raw json.RawMessage) (item json.RawMessage, ok bool) {
+	if len(raw) < 2 || raw[0] != '[' {
+		return nil, false
 	}
-	for name := range ps {
-		part, ok := parseDigest(name)
-		if !ok {
-			continue
-		}
-		var upTo digest
-		for i, d := range of(name) {
-			upTo = digestOf(upTo[:], d[:])
-			if i >= ps[name].Len {
-				x.lists[upTo] = inPart{part, i + 1}
-			}
-		}
-	}
+	return raw[1 : len(raw)-1], true
 }
 
-func parseDigest(name string) (d digest, ok bool) {
-	b, err := base64.RawURLEncoding.DecodeString(name)
-	return d, err == nil && copy(d[:], b) == len(b) && len(b) == len(d)
+// elsewhere finds an item that a part has by its digest.
+func (ps *Parts) elsewhere(raw json.RawMessage) (at stored, ok bool) {
+	var name string
+	if json.Unmarshal(raw, &name) == nil {
+		at, ok = ps.items[name]
+	}
+	return at, ok
 }
 
-// item returns an item by how a part has it.
-func (ps Parts) item(raw json.RawMessage) (json.RawMessage, error) {
-	if raw[0] == '[' {
-		return raw[1 : len(raw)-1], nil
+// index adds the lists that are whole to an index, and the items.
+func (ps *Parts) index(x *partIndex) {
+	for name := range ps.items {
+		if d, ok := parseDigest(name); ok {
+			x.items[d] = true
+		}
 	}
-	var where string
-	if err := json.Unmarshal(raw, &where); err != nil {
-		return nil, err
+	whole := map[string]bool{"": true}
+	for name := range ps.of {
+		var up []string
+		for !whole[name] {
+			f, ok := ps.of[name]
+			if _, err := ps.itemsOf(&f); !ok || err != nil || len(up) == len(ps.of) {
+				up = nil
+				break
+			}
+			up, name = append(up, name), f.After
+		}
+		for _, name := range up {
+			whole[name] = true
+			if d, ok := parseDigest(name); ok {
+				x.lists[d] = true
+			}
+		}
 	}
-	name, nth, _ := strings.Cut(where, ":")
-	n, err := strconv.Atoi(nth)
-	if form := ps[name]; err == nil && n >= 0 && n < len(form.Items) && form.Items[n][0] == '[' {
-		return ps.item(form.Items[n])
-	}
-	return nil, fmt.Errorf("item %q: %w", where, ErrNoPart)
 }
 
 // ErrNoPart says that a part of a list is not there.
 var ErrNoPart = errors.New("a part of it is not in the store")
 
-// List returns a list.
-func (ps Parts) List(ref ListRef) ([]json.RawMessage, error) {
-	if ref.Len == 0 {
-		return nil, nil
-	}
-	list := make([]json.RawMessage, ref.Len)
-	for end := ref.Len; end > 0; {
-		form, ok := ps[ref.Part]
-		if !ok || form.Len >= end || end > form.Len+len(form.Items) {
-			return nil, fmt.Errorf("list %s: %w", ref.Part, ErrNoPart)
+// itemsOf returns the items of a part.
+func (ps *Parts) itemsOf(f *partForm) ([]json.RawMessage, error) {
+	items := make([]json.RawMessage, len(f.Items))
+	for i, raw := range f.Items {
+		var ok bool
+		if items[i], ok = inline(raw); ok {
+			continue
 		}
-		for i := form.Len; i < end; i++ {
-			item, err := ps.item(form.Items[i-form.Len])
-			if err != nil {
-				return nil, err
-			}
-			list[i] = item
+		at, ok := ps.elsewhere(raw)
+		if !ok {
+			return nil, fmt.Errorf("item %q: %w", raw, ErrNoPart)
 		}
-		end, ref.Part = form.Len, form.Part
+		items[i] = at.item
 	}
-	return list, nil
+	return items, nil
+}
+
+// List returns the list that ends with a part.
+func (ps *Parts) List(last string) ([]json.RawMessage, error) {
+	var list [][]json.RawMessage
+	for name := last; name != ""; {
+		f, ok := ps.of[name]
+		if !ok || len(list) == len(ps.of) {
+			return nil, fmt.Errorf("list %s: %w", last, ErrNoPart)
+		}
+		items, err := ps.itemsOf(&f)
+		if err != nil {
+			return nil, err
+		}
+		list, name = append(list, items), f.After
+	}
+	slices.Reverse(list)
+	return slices.Concat(list...), nil
 }
 
 // reach marks the parts that a list consists of.
-func (ps Parts) reach(name string, marked map[string]bool) {
-	for todo := []string{name}; len(todo) > 0; {
-		name, todo = todo[len(todo)-1], todo[:len(todo)-1]
-		form, ok := ps[name]
+func (ps *Parts) reach(last string, marked map[string]bool) {
+	for todo := []string{last}; len(todo) > 0; {
+		name := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		f, ok := ps.of[name]
 		if !ok || marked[name] {
 			continue
 		}
-		if marked[name] = true; form.Part != "" {
-			todo = append(todo, form.Part)
-		}
-		for _, raw := range form.Items {
-			var where string
-			if raw[0] == '"' && json.Unmarshal(raw, &where) == nil {
-				other, _, _ := strings.Cut(where, ":")
-				todo = append(todo, other)
+		marked[name] = true
+		todo = append(todo, f.After)
+		for _, raw := range f.Items {
+			if at, ok := ps.elsewhere(raw); ok {
+				todo = append(todo, at.part)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func TestANameThatIsNoDigestIsNone(t *testing.T) {
 	if back, ok := parseDigest(d.String()); !ok || back != d {
 		t.Errorf("%s comes back as %s", d, back)
 	}
-	rec := &checkpoint.Record{Once: []checkpoint.OnceResult{{Data: []byte(`[{"i":"` + strings.Repeat("A", 1000) + `","k":"x"}]`)}}}
+	rec := &checkpoint.Record{Once: []checkpoint.OnceResult{{Data: []byte(`{"i":"` + strings.Repeat("A", 1000) + `","k":"x"}`)}}}
 	if notes, err := NotesOf(rec); !errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Errorf("a note without an ID: %v, %v", notes, err)
 	}

@@ -49,10 +49,8 @@ type onceCall struct {
 	err  error
 	late bool // it failed for an attempt that was over: another's try may not
 
-	// It is no sub-step but a note, in the form in which it stands beside the log; had
-	// says that a record of the subgraph has it whose task has made it.
-	note json.RawMessage
-	had  bool
+	note bool // it is no sub-step but a note
+	had  bool // by a record of the subgraph whose task has made it
 }
 
 var errOnceAbandoned = errors.New("the sub-step panicked")
@@ -140,10 +138,8 @@ func (e *effects) load(s *Session) {
 		if e.calls == nil {
 			e.calls = map[onceID]*onceCall{}
 		}
-		call := &onceCall{done: make(chan struct{}), over: true, data: r.Data}
-		if close(call.done); r.Kind == checkpoint.KindNote {
-			call.note = r.Data
-		}
+		call := &onceCall{done: make(chan struct{}), over: true, data: r.Data, note: r.Kind == checkpoint.KindNote}
+		close(call.done)
 		e.calls[onceID{s.m.Epoch(), s.m.Step() + 1, r.Task, r.Name}] = call
 		e.used.Store(true)
 	}
@@ -202,7 +198,7 @@ func (e *effects) each(s *Session, f func(task int, name string, data json.RawMe
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, call := range e.calls {
-		if _, index, name, ok := s.onceOf(id); ok && call.over && call.err == nil && call.note == nil {
+		if _, index, name, ok := s.onceOf(id); ok && call.over && call.err == nil && !call.note {
 			f(index, name, call.data)
 		}
 	}
@@ -230,7 +226,7 @@ func (e *effects) results(s *Session, step int, but checkpoint.ID) []checkpoint.
 			continue
 		}
 		at, task, name, ok := s.onceOf(id)
-		if call.note != nil {
+		if call.note {
 			if ok && at == step || s.o.parent == nil && !ok && id.step == step && !call.had {
 				notes = append(notes, id)
 			}

@@ -424,14 +424,14 @@ func (p *pruning) sweep(ctx context.Context) error {
 		return err
 	}
 	parts, err := LoadParts(ctx, p.store, p.log)
-	if err != nil || len(parts) == 0 {
+	if err != nil || len(parts.of) == 0 {
 		return err
 	}
 	marked := map[string]bool{}
 	mark := func(notes []Noted, err error) error {
 		for _, n := range notes {
 			for _, l := range n.Lists {
-				parts.reach(l.Part, marked)
+				parts.reach(l, marked)
 			}
 		}
 		return err
@@ -460,7 +460,7 @@ func (p *pruning) sweep(ctx context.Context) error {
 		}
 	}
 	w := &checkpoint.Write{Log: p.log, Fence: fence}
-	for name := range parts {
+	for name := range parts.of {
 		if !marked[name] {
 			w.Remove = append(w.Remove, checkpoint.ResultKey{Epoch: checkpoint.PartsEpoch, Kind: checkpoint.KindPart, Name: name})
 		}

@@ -598,7 +598,7 @@ func (s *Session) recordOnce(rec *checkpoint.Record) {
 		step++
 	}
 	rec.Once = e.results(s, step, rec.ID)
-	slices.SortFunc(rec.Once, func(a, b checkpoint.OnceResult) int {
+	slices.SortStableFunc(rec.Once, func(a, b checkpoint.OnceResult) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Name, b.Name))
 	})
 }

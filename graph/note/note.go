@@ -68,11 +68,16 @@ func Add(ctx context.Context, n Note) error {
 	return t.Note(ctx, note)
 }
 
+// compact returns data as encoding/json writes it: items are known again by their bytes,
+// however often they were encoded.
 func compact(data json.RawMessage) (json.RawMessage, error) {
-	var b bytes.Buffer
+	var b, escaped bytes.Buffer
 	b.Grow(len(data))
-	err := json.Compact(&b, data)
-	return b.Bytes(), err
+	if err := json.Compact(&b, data); err != nil {
+		return nil, err
+	}
+	json.HTMLEscape(&escaped, b.Bytes())
+	return escaped.Bytes(), nil
 }
 
 // Query selects notes of a thread. The zero value is all.

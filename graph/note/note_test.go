@@ -220,3 +220,36 @@ func TestNotesSinceATimeAreThoseMadeThenOrLater(t *testing.T) {
 		}
 	}
 }
+
+func TestAnItemInTwoListsIsReadFromBothHoweverItWasEncoded(t *testing.T) {
+	text := strings.Repeat("<p> & </p>\u2028", 8)
+	var plain strings.Builder
+	e := json.NewEncoder(&plain)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		t.Fatal(err)
+	}
+	item := json.RawMessage(plain.String())
+	store := checkpoint.NewMemory()
+	th := noting(t, store, func(ctx context.Context, s *noteState) error {
+		return note.Add(ctx, note.Note{Kind: "k", Lists: [][]json.RawMessage{{item}, append(items("x"), item)}})
+	})
+	if _, err := th.Invoke(t.Context(), graph.Requests[noteState]{}.Input(func(*noteState) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range note.List(t.Context(), store, checkpoint.Log{Thread: "t"}, note.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists, err := e.Lists(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, list := range lists {
+			var got string
+			if err := json.Unmarshal(list[len(list)-1], &got); err != nil || got != text {
+				t.Errorf("read %q (%v) for %q", got, err, text)
+			}
+		}
+	}
+}

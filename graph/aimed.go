@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -156,8 +157,8 @@ func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error)
 // provide calls the factories of dependencies, and configures.
 func (d *deps) provide(ctx context.Context, set *settings) error {
 	for t, factory := range set.deps {
-		v, err := factory(ctx)
-		if err != nil {
+		var v any
+		if err := local.Safely(func() (err error) { v, err = factory(ctx); return err }); err != nil {
 			return fmt.Errorf("dependency %v: %w", t, err)
 		}
 		if d.byType == nil {
@@ -179,9 +180,12 @@ func (d *deps) provide(ctx context.Context, set *settings) error {
 			break
 		}
 	}
-	var err error
 	for _, edit := range set.configure {
-		if d.configured, err = edit(d.config, d.configured); err != nil {
+		err := local.Safely(func() (err error) { d.configured, err = edit(d.config, d.configured); return err })
+		if panicked, ok := errors.AsType[*PanicError](err); ok {
+			return fmt.Errorf("graph.Configure of %v: %w", d.config.typ, panicked)
+		}
+		if err != nil {
 			return err
 		}
 	}

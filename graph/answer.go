@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -127,12 +126,7 @@ func ask[T any](ctx context.Context, t *local.Task, c *askConfig, a local.Asking
 
 // decode decodes an answer. A method of T that panics refuses it.
 func decode[T any](data json.RawMessage) (v T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
-		}
-	}()
-	err = json.Unmarshal(data, &v)
+	err = local.Safely(func() error { return json.Unmarshal(data, &v) })
 	return v, err
 }
 

@@ -2,13 +2,14 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/local"
 )
 
 // inputType is what a graph takes from outside, if that is not an update of its state.
@@ -68,12 +69,14 @@ func SetOutput[Out, S any](b *Builder[S], take func(s *S) Out) *Builder[S] {
 	d := b.made()
 	schema := d.outside(reflect.TypeFor[Out](), "SetOutput", d.output != nil, take == nil)
 	d.output = &outputType{schema: schema, json: func(s any) (data json.RawMessage, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("graph: SetOutput: %w", &PanicError{Value: p, Stack: debug.Stack()})
-			}
-		}()
-		return json.Marshal(take(s.(*S)))
+		err = local.Safely(func() (err error) {
+			data, err = json.Marshal(take(s.(*S)))
+			return err
+		})
+		if _, panicked := errors.AsType[*PanicError](err); panicked {
+			err = fmt.Errorf("graph: SetOutput: %w", err)
+		}
+		return data, err
 	}}
 	return b
 }

@@ -1,6 +1,9 @@
 package graph
 
 import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"slices"
 
 	"github.com/superstep-dev/superstep/internal/local"
@@ -8,7 +11,8 @@ import (
 
 // Observer is told what happens in a run. Its methods are called one at a time and in
 // order: a slow observer slows the run. For a node that two attempts or several tasks run,
-// each is told. What is told of a node is told of each call of [Do], too.
+// each is told. What is told of a node is told of each call of [Do], too. One that panics
+// is logged with slog.Default, and the run goes on.
 type Observer interface {
 	OnNodeEnter(ev Event)
 	OnNodeExit(ev Event)        // the node succeeded
@@ -44,7 +48,13 @@ func Observe(o Observer) RunOption {
 
 const observerKinds = local.TaskStarted | local.TaskEnded | local.TaskFailed | local.Checkpointed | local.InterruptRaised
 
+// observe tells an observer, of whom no run depends: one that panics is logged.
 func observe(o Observer, ev *local.Event) {
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Error("superstep: an observer panicked", "observer", fmt.Sprintf("%T", o), "event", ev.Kind.Name(), "node", ev.Node, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
 	e := eventOf(ev)
 	switch ev.Kind {
 	case local.TaskStarted:

@@ -44,7 +44,8 @@ func (g *Graph[S]) once() *Thread[S] {
 // An interrupt is a result, not an error; see [Snapshot.Err]. When the run fails, the
 // error is returned together with the thread as it is: finished tasks are recorded
 // and don't run again when it goes on. Several failed tasks are joined, in plan
-// order. The snapshot is never nil.
+// order. The snapshot is never nil: of a call that is refused before the thread is read it is
+// empty, and not Done.
 //
 // Of a thread [Thread.At] a checkpoint, all this holds for the thread as it was there,
 // on a new branch: what was planned there runs (again), and questions are asked again.
@@ -59,7 +60,7 @@ func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Sna
 		set, err = with(h.set, opts)
 	}
 	if err != nil {
-		return Snapshot[any]{Thread: h.ID(), Namespace: h.set.namespace}, err
+		return Snapshot[any]{Thread: h.ID(), Namespace: h.set.namespace, unread: true}, err
 	}
 	return h.call(ctx, set, req, nil)
 }
@@ -69,7 +70,7 @@ func present[S, From any](f form[S], snap *Snapshot[From], state any, err error)
 	out := &Snapshot[S]{
 		Next: snap.Next, Interrupts: snap.Interrupts, Waits: snap.Waits, Tasks: snap.Tasks, Thread: snap.Thread, Namespace: snap.Namespace,
 		Checkpoint: snap.Checkpoint, Parent: snap.Parent, Step: snap.Step, Source: snap.Source, CreatedAt: snap.CreatedAt, Metadata: snap.Metadata,
-		Recent: snap.Recent, incomplete: snap.incomplete, engine: snap.engine, whole: snap.whole,
+		Recent: snap.Recent, incomplete: snap.incomplete, engine: snap.engine, whole: snap.whole, unread: snap.unread,
 	}
 	if state != nil {
 		var failed error
@@ -82,7 +83,7 @@ func present[S, From any](f form[S], snap *Snapshot[From], state any, err error)
 
 // call opens the thread, decides what to do, and drives it.
 func (h *handle) call(ctx context.Context, set *settings, req request, bus *local.Bus) (Snapshot[any], error) {
-	empty := Snapshot[any]{Thread: string(set.thread), Namespace: set.namespace}
+	empty := Snapshot[any]{Thread: string(set.thread), Namespace: set.namespace, unread: true}
 	if ctx == nil {
 		return empty, errNilContext
 	}

@@ -42,6 +42,7 @@ type Snapshot[S any] struct {
 	Recent     []string // nodes run last since the newest input, newest last
 
 	incomplete error // see Err
+	unread     bool  // the call failed before the thread was read
 	engine     *engine
 	whole      any // the state, whatever its form; the engine's
 }
@@ -174,9 +175,10 @@ func (s *Snapshot[S]) Err() error {
 }
 
 // Done reports whether the thread has ended: nothing is pending. While tasks have finished
-// whose superstep is still to be committed nothing is next, and yet it has not.
+// whose superstep is still to be committed nothing is next, and yet it has not; and neither
+// has it as far as is known of a call that was refused before the thread was read.
 func (s *Snapshot[S]) Done() bool {
-	return len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0 && len(s.Tasks) == 0
+	return !s.unread && len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0 && len(s.Tasks) == 0
 }
 
 // snapshot describes the thread as the session's machine has it. The record is

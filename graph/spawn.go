@@ -58,7 +58,7 @@ func Spawn[S any](ctx context.Context, key string, t *Thread[S], req Request[S])
 			if errors.Is(err, ErrThreadBusy) { // not the thread whose run this is
 				err = errors.New(err.Error())
 			}
-			return nil, &SpawnError{Node: task.Info().Node, Key: key, Thread: own.ID(), Err: err}
+			return nil, ofSpawned(ctx, &SpawnError{Node: task.Info().Node, Key: key, Thread: own.ID(), Err: err})
 		}
 		return turn, nil
 	}
@@ -176,7 +176,7 @@ func (s *Spawned[S]) Wait(ctx context.Context, opts ...AskOption) (*S, error) {
 		return nil, err
 	}
 	failed := func(err error) error {
-		return &SpawnError{Node: t.Info().Node, Key: s.key, Thread: s.thread.ID(), Err: err}
+		return ofSpawned(ctx, &SpawnError{Node: t.Info().Node, Key: s.key, Thread: s.thread.ID(), Err: err})
 	}
 	if err := end.Err(); err != nil {
 		return nil, failed(err)
@@ -216,6 +216,16 @@ func (s *Spawned[S]) Wait(ctx context.Context, opts ...AskOption) (*S, error) {
 type spawnedState struct {
 	Version int             `json:"version,omitempty"` // of its schema
 	State   json.RawMessage `json:"state"`
+}
+
+// ofSpawned returns what has become of another thread; its cause alone, if that says
+// nothing of that thread: the run is being stopped, or the store can't be reached.
+func ofSpawned(ctx context.Context, e *SpawnError) error {
+	var failed *CheckpointError
+	if ctx.Err() != nil || errors.As(e.Err, &failed) && !errors.Is(failed, checkpoint.ErrNotFound) && !errors.Is(failed, checkpoint.ErrCorrupt) {
+		return e.Err
+	}
+	return e
 }
 
 // SpawnError says that a turn could not be started on another thread, or has ended

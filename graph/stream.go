@@ -297,27 +297,28 @@ func (h *handle) stream(ctx context.Context, opts []StreamOption, run func(conte
 			defer close(events)
 			runErr = run(runCtx, set, bus)
 		}()
-		leave := sync.OnceFunc(func() { close(gone) })
+		leave := sync.OnceFunc(func() {
+			close(gone)
+			if set.detach {
+				go func() {
+					for range events {
+					}
+					cancel()
+				}()
+				return
+			}
+			cancel()
+			for range events {
+			}
+		})
+		defer leave() // also if the loop panics
 		for ev := range events {
 			if !yield(ev, nil) {
-				leave()
-				if set.detach {
-					go func() {
-						for range events {
-						}
-						cancel()
-					}()
-					return
-				}
-				cancel()
-				for range events {
-				}
 				return
 			}
 		}
 		cancel()
-		leave()
-		if runErr != nil {
+		if leave(); runErr != nil {
 			yield(Event{}, runErr)
 		}
 	}

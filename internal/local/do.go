@@ -200,7 +200,7 @@ func (d *doing) outcome(err error) Outcome {
 // its own. The end of the task's time leaves nothing behind: it is an effect.
 func (d *doing) bounded(ctx context.Context) (data json.RawMessage, err error) {
 	call := func(ctx context.Context) (data json.RawMessage, err error) {
-		err = safely(func() (err error) {
+		err = Safely(func() (err error) {
 			data, err = d.Run(ctx)
 			return err
 		})

@@ -159,7 +159,7 @@ func (p *Program) edit(base any, fn func(state any) error) (any, error) {
 		return nil, nil
 	}
 	fork := p.Values.Fork(base)
-	if err := safely(func() error { return fn(fork) }); err != nil {
+	if err := Safely(func() error { return fn(fork) }); err != nil {
 		return nil, err
 	}
 	return p.Values.Changes(base, fork, nil)

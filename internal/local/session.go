@@ -119,11 +119,18 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 // opened, and f called, again. The session is to be closed by the caller; without
 // one the thread could not be opened.
 func Run(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, f func(*Session) error) (s *Session, err error) {
+	over := false
+	defer func() {
+		if !over && s != nil { // a listener or what the caller gave has panicked
+			s.Close()
+		}
+	}()
 	for n := 0; ; n++ {
 		if s, err = Open(ctx, prog, o, at, true); err != nil {
 			return nil, err
 		}
 		if err = f(s); n == rereads || !s.stale(ctx, err) {
+			over = true
 			return s, err
 		}
 		s.Close()
@@ -327,7 +334,8 @@ func (s *Session) begin(ctx context.Context, source checkpoint.Source, left *cor
 	return s.m.Input(source, left, changes, *r)
 }
 
-func safely(fn func() error) (err error) {
+// Safely calls fn and turns a panic into an error.
+func Safely(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}

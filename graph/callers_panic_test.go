@@ -72,7 +72,7 @@ func TestWhatACallIsGivenThatPanicsIsItsError(t *testing.T) {
 	}
 	th := g.Thread("t")
 	for what, opt := range map[string]graph.SubgraphOption{
-		"dependency":        graph.ProvideDeps(func(context.Context) (*config, error) { panic("boom") }),
+		"dependency":         graph.ProvideDeps(func(context.Context) (*config, error) { panic("boom") }),
 		"graph.Configure of": graph.Configure(func(*config) { panic("boom") }),
 	} {
 		check := func(err error) {
@@ -104,4 +104,3 @@ func TestACallThatIsRefusedSaysNothingOfItsThread(t *testing.T) {
 		t.Error(snap.Done(), err)
 	}
 }
-

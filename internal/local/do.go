@@ -66,20 +66,15 @@ func (t *Task) plan(ctx context.Context, do Do) (*planned, error) {
 	if err := t.waiting(); err != nil {
 		return nil, err
 	}
-	k := t.talking()
-	if k.did == nil {
-		k.did = map[string]int{}
-	}
-	k.did[p.base]++
-	p.nth = k.did[p.base]
+	p.nth = t.talking().nth("did", p.base)
 	return p, nil
 }
 
 // failed lets the next call try again what this one could not do.
 func (p *planned) failed(t *Task) {
 	t.mu.Lock()
-	if t.talk.did[p.base] == p.nth {
-		t.talk.did[p.base]--
+	if at := [2]string{"did", p.base}; t.talk.times[at] == p.nth {
+		t.talk.times[at]--
 	}
 	t.mu.Unlock()
 }

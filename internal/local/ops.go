@@ -237,7 +237,11 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 		s.m.CountTasks()
 		for i := range s.m.Tasks() {
 			if t := s.m.Task(i); t.Status == core.Failed {
-				s.flight.failure = append(s.flight.failure, taskFailure{i, s.recordedFailure(t)})
+				failed := &RecordedError{Text: t.ErrText}
+				if t.Failure != nil {
+					failed.causes = t.Failure.Causes
+				}
+				s.flight.failure = append(s.flight.failure, taskFailure{i, failed})
 			}
 		}
 		if len(s.flight.failure) > 0 {
@@ -264,15 +268,6 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 		}
 	}
 	return st, nil
-}
-
-// recordedFailure returns the error of a task that has failed elsewhere.
-func (s *Session) recordedFailure(t *core.Task) error {
-	var causes []string
-	if t.Failure != nil {
-		causes = t.Failure.Causes
-	}
-	return &RecordedError{t.ErrText, causes}
 }
 
 // passed reports an error unless the thread has passed a superstep.

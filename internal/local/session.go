@@ -236,13 +236,15 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 		return nil
 	}
 	if at == Beginning {
-		head, fence, err := s.o.Store.Head(ctx, s.o.Log)
-		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+		head, fence, err := HeadOf(ctx, s.o.Store, s.o.Log)
+		if err != nil {
+			return err
 		}
-		s.saver.seen(fence)
+		if s.o.parent == nil {
+			s.saver.seen(fence)
+		}
 		s.m = core.New(s.config())
-		if err == nil {
+		if head != nil {
 			s.anew = head.ID
 			s.m.Orphan(s.anew)
 		}
@@ -470,7 +472,13 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.addNotes(rd.Write, rd.Write.Record != nil && rd.Write.Record.Epoch == rd.Write.Record.ID)
 			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats() && !calledFor(s)
 			rd.Write.Wake = s.o.Caller != "" || s.o.Wake // whoever runs threads begins it
-			if err := s.saver.save(ctx, rd.Write); err != nil {
+			if s.o.parent != nil && rd.Write.Record != nil && HasNotes(rd.Write.Record) {
+				err = s.root().saveNotes(ctx)
+			}
+			if err == nil {
+				err = s.saver.save(ctx, rd.Write)
+			}
+			if err != nil {
 				s.flight.stopTasks(err)
 				s.o.parent.unsaved(err)
 				return err

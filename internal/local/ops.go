@@ -72,11 +72,7 @@ func (s *Session) claim(ctx context.Context) (checkpoint.Fence, error) {
 
 // handsOn reports whether other sessions of the run have tasks to run.
 func (s *Session) handsOn() bool {
-	if !s.shared() || s.m == nil || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || len(s.m.Paused()) > 0 {
-		return false
-	}
-	from, _ := s.startable()
-	return from >= 0
+	return s.shared() && s.m != nil && len(s.flight.failure) == 0 && s.m.Outcome().Err == nil && s.unfinished()
 }
 
 // startable returns the range of the tasks that can be run, among which may be others;

@@ -646,13 +646,9 @@ func (s *Session) proceed(ctx context.Context) error {
 		s.m.Abort()
 		return ctx.Err()
 	}
-	if s.o.Drain != nil {
-		select {
-		case <-s.o.Drain:
-			s.m.Drain()
-			return ErrDrained
-		default:
-		}
+	if s.draining() {
+		s.m.Drain()
+		return ErrDrained
 	}
 	if s.saver != nil && s.saver.mode == Async {
 		if err := s.saver.failure(); err != nil {
@@ -723,31 +719,25 @@ func (s *Session) concludes(ctx context.Context) bool {
 	if ctx.Err() != nil && context.Cause(ctx) != s.limit || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() || s.handsOn() {
 		return false
 	}
-	for i := range s.flight.failure {
-		if cutShort(s.flight.failure[i].err) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.flight.failure, func(f taskFailure) bool { return cutShort(f.err) })
 }
 
-// drained reports whether the run was asked to end before its time, and does. To some tasks
-// of a superstep it doesn't matter what else is to run.
-func (s *Session) drained() bool {
+// draining reports whether the run was asked to end before its time.
+func (s *Session) draining() bool {
 	select {
 	case <-s.o.Drain:
-		return !s.some && s.unfinished()
+		return true
 	default:
 		return false
 	}
 }
 
+// drained reports whether the run was asked so, and does. To some tasks of a superstep it
+// doesn't matter what else is to run.
+func (s *Session) drained() bool { return s.draining() && !s.some && s.unfinished() }
+
 // unfinished reports whether tasks could go on without answers.
 func (s *Session) unfinished() bool {
-	for i := range s.m.Tasks() {
-		if s.m.Task(i).Startable() {
-			return len(s.m.Paused()) == 0
-		}
-	}
-	return false
+	from, _ := s.startable()
+	return from >= 0 && len(s.m.Paused()) == 0
 }

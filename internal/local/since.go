@@ -88,12 +88,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID, 
 // showAgain tells of a record: of an input or a superstep all, of others what an edit
 // has folded. Planned is the record that planned the superstep which is open after it.
 func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, planned *checkpoint.Record, state any) error {
-	event := func(kind Kind) *Event {
-		return &Event{
-			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
-			Step: r.Step, Task: -1, Epoch: epoch, Time: r.CreatedAt, Tags: s.o.tags,
-		}
-	}
+	event := func(kind Kind) *Event { return s.eventAt(kind, r.Step, -1, epoch, r.CreatedAt) }
 	next, err := PendingNodes(planned, r)
 	if err != nil {
 		return err

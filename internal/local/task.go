@@ -262,11 +262,9 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 	}
 	t.Beat()
 	if t.s.o.Bus.wants(kind) {
-		s := t.s
-		s.o.Bus.Send(&Event{
-			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
-			Step: t.at.step(), Task: t.index(), Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
-		})
+		ev := t.s.eventAt(kind, t.at.step(), t.index(), t.at.epoch, time.Now())
+		ev.Node, ev.Value, ev.Attempt, ev.Tags = t.node.Name, value, int(t.attempt), t.Tags(ctx)
+		t.s.o.Bus.Send(ev)
 	}
 	return t.Context.Err()
 }

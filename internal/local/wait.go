@@ -70,13 +70,8 @@ func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.Th
 // on: not in a replay, which stands where its recording stood. It reports whether
 // anything was.
 func (s *Session) settle(ctx context.Context) (again bool, err error) {
-	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || s.handsOn() || !timed(s.m) {
+	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || s.handsOn() || !timed(s.m) || s.draining() {
 		return false, nil
-	}
-	select {
-	case <-s.o.Drain:
-		return false, nil
-	default:
 	}
 	now := time.Now()
 	answers := map[string]json.RawMessage{}

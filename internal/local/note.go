@@ -50,7 +50,7 @@ type Noted struct {
 }
 
 // Note notes something. It is stored with what is next stored of the run: no write is
-// made for it alone. Without a store, and in a replay, nothing is.
+// made for it alone, but for lists that a subgraph's record refers to. Without a store, and in a replay, nothing is.
 func (t *Task) Note(ctx context.Context, n Note) error {
 	top := t.top()
 	s := top.s

@@ -765,9 +765,6 @@ func (e *execution) try(ctx context.Context, attempt int) (verdict, error) {
 	return failed, err
 }
 
-// outcome says how the task has ended.
-func (e *execution) outcome(error) Outcome { return left(&e.report) }
-
 // again records that an attempt has failed and tells of it.
 func (e *execution) again(attempt int, err error, delay time.Duration) bool {
 	s := e.s

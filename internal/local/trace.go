@@ -136,11 +136,11 @@ func leave(exit *func(Outcome), out Outcome) {
 	}
 }
 
-// left is the outcome of an attempt whose report is complete.
-func left(r *report) Outcome {
-	out := Outcome{Err: r.Err, Cancelled: r.Cancelled}
-	if r.Asks {
-		for _, q := range r.Calls.Questions {
+// outcome is that of an attempt with which the task has ended.
+func (e *execution) outcome(error) Outcome {
+	out := Outcome{Err: e.Err, Cancelled: e.Cancelled}
+	if e.Asks {
+		for _, q := range e.Calls.Questions {
 			if !q.Answered {
 				out.Questions = append(out.Questions, q)
 			}

@@ -171,12 +171,9 @@ func (e *engine) place(log, rest string, which func(log string, among []*engine)
 // wrote returns the function that says which graph has written a log.
 func (h *handle) wrote(ctx context.Context) func(log string, among []*engine) (*engine, error) {
 	return func(log string, among []*engine) (*engine, error) {
-		rec, _, err := h.set.store.Head(ctx, checkpoint.Log{Thread: h.set.thread, Namespace: log})
-		switch {
-		case errors.Is(err, checkpoint.ErrNotFound):
-			return nil, nil
-		case err != nil:
-			return nil, &CheckpointError{Thread: h.set.thread, Op: "load", Err: err}
+		rec, _, err := local.HeadOf(ctx, h.set.store, checkpoint.Log{Thread: h.set.thread, Namespace: log})
+		if rec == nil || err != nil {
+			return nil, err
 		}
 		for _, e := range among {
 			if e.prog.Plan.Name == rec.Graph {

@@ -79,13 +79,13 @@ func (e *engine) takeInput(s *local.Session, set *settings, input func(any) erro
 // openTasks returns the tasks of the open superstep that have not finished.
 func (e *engine) openTasks(s *local.Session, set *settings) []TaskState {
 	var open []TaskState
-	m := s.Machine()
+	m, did := s.Machine(), s.Did()
 	for i := range m.Tasks() {
 		if m.Task(i).Ran() {
 			continue
 		}
 		task := e.taskState(m, i, set)
-		task.recorded = s.Recorded(i)
+		task.recorded = did[i]
 		open = append(open, task)
 	}
 	return open

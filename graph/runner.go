@@ -240,16 +240,16 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoin
 }
 
 func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph string, err error) {
-	head, _, err := r.store.Head(ctx, checkpoint.Log{Thread: thread})
-	if errors.Is(err, checkpoint.ErrNotFound) { // its run died before it wrote anything
+	head, _, err := local.HeadOf(ctx, r.store, checkpoint.Log{Thread: thread})
+	if err != nil {
+		return "", err
+	}
+	if head == nil { // its run died before it wrote anything
 		_, err = r.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Claim: true})
 		if errors.Is(err, checkpoint.ErrBusy) { // a run has begun it meanwhile
 			err = fmt.Errorf("%w: %w", ErrThreadBusy, err)
 		}
 		return "", err
-	}
-	if err != nil {
-		return "", &CheckpointError{Thread: thread, Op: "load", Err: err}
 	}
 	if r.hand != nil {
 		return head.Graph, r.hand(ctx, string(thread))

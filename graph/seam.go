@@ -193,12 +193,9 @@ func (f *followed) CatchUp(ctx context.Context, before func(epoch checkpoint.ID)
 
 // head returns the thread's newest checkpoint; empty if there is none.
 func (f *followed) head(ctx context.Context) (checkpoint.ID, error) {
-	head, _, err := f.set.store.Head(ctx, checkpoint.Log{Thread: f.set.thread})
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", &CheckpointError{Thread: f.set.thread, Op: "load", Err: err}
+	head, _, err := local.HeadOf(ctx, f.set.store, checkpoint.Log{Thread: f.set.thread})
+	if head == nil {
+		return "", err
 	}
 	return head.ID, nil
 }

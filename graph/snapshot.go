@@ -208,7 +208,7 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 					of.Value = snap.Interrupts[at].Value
 				}
 			}
-			ts.Did = did[i]
+			ts.Did = local.NamesOfDone(did[i])
 			snap.Tasks = append(snap.Tasks, ts)
 		}
 	}

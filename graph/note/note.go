@@ -33,8 +33,9 @@ type Note struct {
 
 // Add adds a note of the node whose context it is. It is stored with what is next
 // stored of the run (a result of graph.Once, the node's failure, the record of its superstep),
-// so it costs no write of its own, and is as durable as that. It is kept whatever becomes of the
-// node: notes of attempts that failed are there as well.
+// so it costs no write of its own, but for new lists that the record of a subgraph's superstep
+// refers to, and is as durable as that. It is kept whatever becomes of the node: notes of
+// attempts that failed are there as well.
 //
 // Without a checkpointer nothing is kept. What is not JSON is an error, graph.ErrNotInNode that
 // the context is no node's, and graph.ErrLate that the attempt of the node has ended.

@@ -253,3 +253,42 @@ func TestAnItemInTwoListsIsReadFromBothHoweverItWasEncoded(t *testing.T) {
 		}
 	}
 }
+
+// dying is a store of a process that is killed when it has stored a record with notes in the
+// log of a subgraph.
+type dying struct {
+	checkpoint.Store
+	killed bool
+}
+
+func (s *dying) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if s.killed {
+		return checkpoint.Written{}, errors.New("killed")
+	}
+	s.killed = w.Log.Namespace != "" && w.Record != nil && len(w.Record.Once) > 0
+	return s.Store.Write(ctx, w)
+}
+
+func TestTheListsOfANoteThatASubgraphHasRecordedAreStored(t *testing.T) {
+	for _, durability := range []graph.Durability{graph.Sync, graph.Async} {
+		store := &dying{Store: checkpoint.NewMemory()}
+		inner := graph.New[noteState]("inner")
+		inner.AddNode("n", func(ctx context.Context, s *noteState) error {
+			return note.Add(ctx, note.Note{Kind: "k", Lists: [][]json.RawMessage{items("a", "b")}})
+		})
+		inner.AddEdge(graph.Start, "n")
+		b := graph.New[noteState]("outer")
+		graph.AddShared(b, "inner", inner.MustCompile(), func(s *noteState) *noteState { return s })
+		b.AddEdge(graph.Start, "inner")
+		g, err := b.Compile(graph.WithCheckpointer(store), graph.WithDurability(durability))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(func(*noteState) error { return nil })); err == nil || !store.killed {
+			t.Fatalf("%v, killed: %v", err, store.killed)
+		}
+		if got, want := notesOf(t, store.Store, note.Query{}), []string{`k [["a" "b"]]`}; !slices.Equal(got, want) {
+			t.Errorf("durability %v: %q, want %q", durability, got, want)
+		}
+	}
+}

@@ -78,23 +78,14 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		call.Options.NoSnapshots = true
 		call.Options.collect = true
 	}
-	late := t.over()
-	t.mu.Lock()
-	k := t.talking()
-	switch {
-	case late != nil:
-		err = late
-	case k.calls[ns]:
-		err = fmt.Errorf("node %q calls subgraph %q twice in one execution: give each call its own key", t.node.Name, call.Program.Plan.Name)
-	default:
-		if k.calls == nil {
-			k.calls = map[string]bool{}
-		}
-		k.calls[ns] = true
-	}
-	t.mu.Unlock()
-	if err != nil {
+	if err := t.over(); err != nil {
 		return nil, err
+	}
+	t.mu.Lock()
+	again := t.talking().nth("called", ns) > 1
+	t.mu.Unlock()
+	if again {
+		return nil, fmt.Errorf("node %q calls subgraph %q twice in one execution: give each call its own key", t.node.Name, call.Program.Plan.Name)
 	}
 	if call.Keep {
 		if other, ok := s.claims.claim(s.m, ns, t.index()); !ok {
@@ -246,13 +237,13 @@ func (s *Session) Stands(ctx context.Context, t *core.Task, newest bool, inside 
 		at[inside] = Place{} // it may run
 	}
 	for ns, place := range at {
-		head, _, err := s.o.Store.Head(ctx, checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns})
+		head, _, err := HeadOf(ctx, s.o.Store, checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns})
 		switch {
-		case err != nil && !errors.Is(err, checkpoint.ErrNotFound):
-			return nil, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
-		case err == nil && GoesOn(s.m, t, ns, head.ID, head.Metadata):
+		case err != nil:
+			return nil, err
+		case head != nil && GoesOn(s.m, t, ns, head.ID, head.Metadata):
 			at[ns] = Place{At: head.ID, Newest: true}
-		case err != nil || place.At == "":
+		case head == nil || place.At == "":
 			delete(at, ns)
 		}
 	}
@@ -268,12 +259,8 @@ func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {
 	}
 	for _, name := range t.node.Former {
 		former := t.namespace(call, name)
-		_, _, err := t.s.o.Store.Head(ctx, checkpoint.Log{Thread: t.s.o.Log.Thread, Namespace: former})
-		if err == nil {
-			return former, nil
-		}
-		if !errors.Is(err, checkpoint.ErrNotFound) {
-			return "", &CheckpointError{Thread: t.s.o.Log.Thread, Op: "load", Err: err}
+		if head, _, err := HeadOf(ctx, t.s.o.Store, checkpoint.Log{Thread: t.s.o.Log.Thread, Namespace: former}); head != nil || err != nil {
+			return former, err
 		}
 	}
 	return ns, nil
@@ -316,9 +303,9 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	if err = t.s.saver.readable(ctx, o.Log.Namespace, call.Keep); err != nil {
 		return nil, false, err
 	}
-	head, _, err := o.Store.Head(ctx, o.Log)
-	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-		return nil, false, &CheckpointError{Thread: o.Log.Thread, Op: "load", Err: err}
+	head, _, err := HeadOf(ctx, o.Store, o.Log)
+	if err != nil {
+		return nil, false, err
 	}
 	at := checkpoint.ID("")
 	t.mu.Lock()
@@ -332,13 +319,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	case t.at.children[o.Log.Namespace] != "":
 		at = t.at.children[o.Log.Namespace]
 	case head != nil:
-		s, err = Open(ctx, call.Program, &o, "", false)
-		if err == nil {
-			s.m = core.New(s.config())
-			s.m.Orphan(head.ID)
-			s.tip = nil // it is another task's
-		}
-		return s, false, err
+		at = Beginning // what is there is another task's
 	}
 	s, err = Open(ctx, call.Program, &o, at, false)
 	return s, mine, err
@@ -347,18 +328,16 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 // answersFor collects the answers that the task was given to questions of its
 // subgraph.
 func (t *Task) answersFor(m *core.Machine) map[string]json.RawMessage {
-	given := map[string]json.RawMessage{}
-	t.mu.Lock()
-	for _, q := range t.talking().Questions {
-		if q.Answered {
-			given[q.ID] = q.Answer
-		}
-	}
-	t.mu.Unlock()
-	answers := map[string]json.RawMessage{}
+	open := map[string]bool{}
 	for _, q := range OpenQuestions(m) {
-		if a, ok := given[q.ID]; ok {
-			answers[q.ID] = a
+		open[q.ID] = true
+	}
+	answers := map[string]json.RawMessage{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range t.talking().Questions {
+		if q.Answered && open[q.ID] {
+			answers[q.ID] = q.Answer
 		}
 	}
 	return answers
@@ -422,14 +401,7 @@ func OpenQuestions(m *core.Machine) []checkpoint.Question {
 // timed reports whether the thread waits for something that is not an answer: a
 // time, an event or the end of another thread's turn.
 func timed(m *core.Machine) bool {
-	for i := range m.Tasks() {
-		for _, q := range m.Task(i).Unanswered() {
-			if q.Event != "" || q.Turn != nil || !q.Due.IsZero() {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(OpenQuestions(m), func(q checkpoint.Question) bool { return q.Event != "" || q.Turn != nil || !q.Due.IsZero() })
 }
 
 // calledBack returns what a finished subgraph gives to the task.

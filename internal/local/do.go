@@ -66,20 +66,15 @@ func (t *Task) plan(ctx context.Context, do Do) (*planned, error) {
 	if err := t.waiting(); err != nil {
 		return nil, err
 	}
-	k := t.talking()
-	if k.did == nil {
-		k.did = map[string]int{}
-	}
-	k.did[p.base]++
-	p.nth = k.did[p.base]
+	p.nth = t.talking().nth("did", p.base)
 	return p, nil
 }
 
 // failed lets the next call try again what this one could not do.
 func (p *planned) failed(t *Task) {
 	t.mu.Lock()
-	if t.talk.did[p.base] == p.nth {
-		t.talk.did[p.base]--
+	if at := [2]string{"did", p.base}; t.talk.times[at] == p.nth {
+		t.talk.times[at]--
 	}
 	t.mu.Unlock()
 }
@@ -242,10 +237,10 @@ func (d *doing) event(kind Kind) *Event {
 	if !o.Bus.wants(kind) || t.over() != nil {
 		return nil
 	}
-	return &Event{
-		Kind: kind, Path: o.childPath(t.node), Within: append(slices.Clip(o.within), checkpoint.Segment(t.node.Name, t.taskID(), "")),
-		Graph: t.s.prog.Plan.Name, Thread: o.Log.Thread, Step: t.at.step(), Node: d.Name, Task: t.index(), Do: d.told(), Epoch: t.at.epoch, Time: time.Now(), Tags: t.Tags(d.ctx),
-	}
+	ev := t.s.eventAt(kind, t.at.step(), t.index(), t.at.epoch, time.Now())
+	ev.Path, ev.Within = o.childPath(t.node), append(slices.Clip(o.within), checkpoint.Segment(t.node.Name, t.taskID(), ""))
+	ev.Node, ev.Do, ev.Tags = d.Name, d.told(), t.Tags(d.ctx)
+	return ev
 }
 
 // tell tells that the sub-step starts, has ended or has failed.

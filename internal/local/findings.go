@@ -1,8 +1,6 @@
 package local
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -12,14 +10,8 @@ import (
 // findings are what was noticed in the tasks of a run, those of its subgraphs included.
 type findings struct {
 	mu      sync.Mutex
-	refused []refusal      // of answers, by the nodes that asked
-	after   []writtenState // states of tasks that have ended, if they are checked
-}
-
-// refusal is an answer that a node could not decode.
-type refusal struct {
-	question string // its ID
-	err      error
+	refused map[string]error // by the ID of the question: why its node could not decode the answer
+	after   []writtenState   // states of tasks that have ended, if they are checked
 }
 
 // writtenState is the state of a task as it was when its node returned.
@@ -47,15 +39,12 @@ func (f *findings) lateWrites() (errs []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.after {
-		is, err := w.prog.Check(w.state)
+		fields, err := w.prog.changed(w.state, w.was)
 		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		for _, field := range slices.Sorted(maps.Keys(is)) {
-			if is[field] != w.was[field] {
-				errs = append(errs, &MutationError{Node: w.node, Field: field, Kind: "late"})
-			}
+		for _, field := range fields {
+			errs = append(errs, &MutationError{Node: w.node, Field: field, Kind: "late"})
 		}
 	}
 	f.after = nil
@@ -65,8 +54,11 @@ func (f *findings) lateWrites() (errs []error) {
 // refuse notes that a node could not decode the answer to a question.
 func (f *findings) refuse(question string, err error) {
 	f.mu.Lock()
-	f.refused = append(f.refused, refusal{question, err})
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.refused == nil {
+		f.refused = map[string]error{}
+	}
+	f.refused[question] = err
 }
 
 // refusals returns why answers were refused to questions that are still open.
@@ -74,11 +66,8 @@ func (f *findings) refusals(open []checkpoint.Question) (errs []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, q := range open {
-		for i := len(f.refused) - 1; i >= 0; i-- {
-			if f.refused[i].question == q.ID {
-				errs = append(errs, f.refused[i].err)
-				break
-			}
+		if err := f.refused[q.ID]; err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errs

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,26 +27,34 @@ func Settled(ctx context.Context, store checkpoint.Store, log checkpoint.Log, re
 		if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, checkpoint.ErrFenced) {
 			break
 		}
-		before, ferr := fenceOf(ctx, store, log)
+		_, before, ferr := HeadOf(ctx, store, log)
 		if ferr != nil {
 			break
 		}
 		if err = read(); err == nil {
 			break
 		}
-		if after, ferr := fenceOf(ctx, store, log); ferr != nil || after == before {
+		if _, after, ferr := HeadOf(ctx, store, log); ferr != nil || after == before {
 			break
 		}
 	}
 	return err
 }
 
-func fenceOf(ctx context.Context, store checkpoint.Store, log checkpoint.Log) (checkpoint.Fence, error) {
-	_, fence, err := store.Head(ctx, log)
+// HeadOf returns the newest record of a log, nil if there is none, and the thread's fence.
+func HeadOf(ctx context.Context, store checkpoint.Store, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
+	head, fence, err := store.Head(ctx, log)
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		err = nil
+		return nil, fence, nil
 	}
-	return fence, err
+	return head, fence, failedLoad(log.Thread, err)
+}
+
+func failedLoad(thread checkpoint.ThreadID, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &CheckpointError{Thread: thread, Op: "load", Err: err}
 }
 
 // Tip reads where a log stands: at a record, or at its head if at is empty. The
@@ -82,8 +91,7 @@ func readTip(ctx context.Context, store checkpoint.Store, values core.Values, lo
 }
 
 // standAt reads what is recorded of the tasks of the superstep that is open at a record.
-// Head is the log's newest record, nil if that of the record's branch is meant and it
-// is the record.
+// Head is the log's newest record.
 func standAt(ctx context.Context, store checkpoint.Store, rec, head *checkpoint.Record) (tip *core.Tip, err error) {
 	tip = &core.Tip{Record: rec, Epoch: rec}
 	if rec.Epoch != rec.ID {
@@ -97,10 +105,10 @@ func standAt(ctx context.Context, store checkpoint.Store, rec, head *checkpoint.
 	if tip.Results, err = store.Results(ctx, rec.Log, rec.Branch, rec.Epoch); err != nil {
 		return nil, err
 	}
-	if head != nil && rec != head && len(tip.Results) > 0 { // the superstep is still open, or a fork's is
+	if rec != head && len(tip.Results) > 0 { // the superstep is still open, or a fork's is
 		tip.Results, err = resultsAt(ctx, store, rec, tip.Results)
 	}
-	if err == nil && head != nil && head.Branch != rec.Branch && head.Epoch == rec.Epoch {
+	if err == nil && head.Branch != rec.Branch && head.Epoch == rec.Epoch {
 		err = takeOnce(ctx, store, tip, head)
 	}
 	return tip, err
@@ -547,16 +555,8 @@ func decodeOnly(values core.Values, version int, data json.RawMessage, only []st
 }
 
 func contains(ranges [][2]int64, seq int64) bool {
-	_, ok := slices.BinarySearchFunc(ranges, seq, func(r [2]int64, s int64) int {
-		switch {
-		case r[1] < s:
-			return -1
-		case r[0] > s:
-			return 1
-		}
-		return 0
-	})
-	return ok
+	i, _ := slices.BinarySearchFunc(ranges, seq, func(r [2]int64, seq int64) int { return cmp.Compare(r[1], seq) })
+	return i < len(ranges) && ranges[i][0] <= seq
 }
 
 // union merges intervals.

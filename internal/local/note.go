@@ -50,7 +50,7 @@ type Noted struct {
 }
 
 // Note notes something. It is stored with what is next stored of the run: no write is
-// made for it alone. Without a store, and in a replay, nothing is.
+// made for it alone, but for lists that a subgraph's record refers to. Without a store, and in a replay, nothing is.
 func (t *Task) Note(ctx context.Context, n Note) error {
 	top := t.top()
 	s := top.s
@@ -68,9 +68,10 @@ func (t *Task) Note(ctx context.Context, n Note) error {
 	if t.s.o.Log.Namespace != s.o.Log.Namespace {
 		form.Namespace = t.s.o.Log.Namespace
 	}
+	noted := s.effects.noting(true)
 	var rows []checkpoint.Result
 	for _, list := range n.Lists {
-		name, row, err := s.effects.noting(true).parts.put(ctx, s, list)
+		name, row, err := noted.parts.put(ctx, s, list)
 		if err != nil {
 			return err
 		}
@@ -113,9 +114,6 @@ func (e *effects) note(id onceID, data json.RawMessage, rows []checkpoint.Result
 		e.calls = map[onceID]*onceCall{}
 	}
 	e.calls[id] = &onceCall{over: true, note: true, data: data}
-	if e.noted == nil {
-		e.noted = new(noted)
-	}
 	e.noted.unsaved = append(e.noted.unsaved, rows...)
 	e.used.Store(true)
 }
@@ -170,7 +168,8 @@ func (s *Session) addNotes(w *checkpoint.Write, closes bool) {
 }
 
 // saveNotes stores what is noted and travels with nothing else: the run ends before its
-// tasks have come to something.
+// tasks have come to something, or the record of a subgraph has notes whose lists stand
+// beside the log of the run's root.
 func (s *Session) saveNotes(ctx context.Context) error {
 	if !s.effects.used.Load() {
 		return nil

@@ -145,27 +145,32 @@ func (e *effects) load(s *Session) {
 	}
 }
 
-// Recorded returns what a task of the open superstep has recorded with Once, by name.
-func (s *Session) Recorded(task int) map[string]json.RawMessage {
-	recorded := map[string]json.RawMessage{}
-	s.effects.each(s, func(index int, name string, data json.RawMessage) {
-		if index == task {
-			recorded[name] = data
+// Did returns what tasks of the open superstep have recorded by sub-steps, by task and name.
+func (s *Session) Did() map[int]map[string]json.RawMessage {
+	e, did := &s.effects, map[int]map[string]json.RawMessage{}
+	if !e.used.Load() {
+		return did
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, call := range e.calls {
+		if _, task, name, ok := s.onceOf(id); ok && call.over && call.err == nil && !call.note {
+			if did[task] == nil {
+				did[task] = map[string]json.RawMessage{}
+			}
+			did[task][name] = call.data
 		}
-	})
-	return recorded
-}
-
-// Did names the sub-steps that tasks of the open superstep have recorded, by task.
-func (s *Session) Did() map[int][]string {
-	did := map[int][]string{}
-	s.effects.each(s, func(index int, name string, _ json.RawMessage) {
-		did[index] = append(did[index], plainName(name))
-	})
-	for _, names := range did {
-		slices.Sort(names)
 	}
 	return did
+}
+
+// NamesOfDone returns the names of what a task has recorded, see [Session.Did], sorted.
+func NamesOfDone(did map[string]json.RawMessage) (names []string) {
+	for name := range did {
+		names = append(names, plainName(name))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // DidOf names the sub-steps that a task had recorded when its record was written.
@@ -188,20 +193,6 @@ func KeptOf(rec *checkpoint.Record, task int) (kept []checkpoint.OnceResult) {
 		}
 	}
 	return kept
-}
-
-// each calls f with what tasks of s have recorded in its open superstep.
-func (e *effects) each(s *Session, f func(task int, name string, data json.RawMessage)) {
-	if !e.used.Load() {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, call := range e.calls {
-		if _, index, name, ok := s.onceOf(id); ok && call.over && call.err == nil && !call.note {
-			f(index, name, call.data)
-		}
-	}
 }
 
 // forget drops the sub-steps of the superstep that was committed.

@@ -72,11 +72,7 @@ func (s *Session) claim(ctx context.Context) (checkpoint.Fence, error) {
 
 // handsOn reports whether other sessions of the run have tasks to run.
 func (s *Session) handsOn() bool {
-	if !s.shared() || s.m == nil || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || len(s.m.Paused()) > 0 {
-		return false
-	}
-	from, _ := s.startable()
-	return from >= 0
+	return s.shared() && s.m != nil && len(s.flight.failure) == 0 && s.m.Outcome().Err == nil && s.unfinished()
 }
 
 // startable returns the range of the tasks that can be run, among which may be others;
@@ -237,7 +233,11 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 		s.m.CountTasks()
 		for i := range s.m.Tasks() {
 			if t := s.m.Task(i); t.Status == core.Failed {
-				s.flight.failure = append(s.flight.failure, taskFailure{i, s.recordedFailure(t)})
+				failed := &RecordedError{Text: t.ErrText}
+				if t.Failure != nil {
+					failed.causes = t.Failure.Causes
+				}
+				s.flight.failure = append(s.flight.failure, taskFailure{i, failed})
 			}
 		}
 		if len(s.flight.failure) > 0 {
@@ -264,15 +264,6 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 		}
 	}
 	return st, nil
-}
-
-// recordedFailure returns the error of a task that has failed elsewhere.
-func (s *Session) recordedFailure(t *core.Task) error {
-	var causes []string
-	if t.Failure != nil {
-		causes = t.Failure.Causes
-	}
-	return &RecordedError{t.ErrText, causes}
 }
 
 // passed reports an error unless the thread has passed a superstep.

@@ -6,6 +6,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,6 +174,18 @@ func (p *Program) with(base, changes any) (any, error) {
 	}
 	v, _, err := p.Values.Fold(v, []any{changes}, core.Given)
 	return v, err
+}
+
+// changed lists the fields of a state, sorted, that are not what Check said of them.
+func (p *Program) changed(state any, was map[string]uint64) (fields []string, err error) {
+	is, err := p.Check(state)
+	for field := range is {
+		if is[field] != was[field] {
+			fields = append(fields, field)
+		}
+	}
+	slices.Sort(fields)
+	return fields, err
 }
 
 // overlaid returns the state that a task begins with, to read: the base with the

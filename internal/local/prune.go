@@ -331,57 +331,19 @@ func (p *pruning) refersToGone(r *checkpoint.Record) bool {
 // that no record which is left refers to. Once the log is shortened none ever will,
 // whoever writes to the thread then.
 func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err error) {
-	if _, ok := p.store.(checkpoint.Lister); !ok {
-		return nil, nil
-	}
 	open := map[checkpoint.ID]bool{} // supersteps that are open at records left
-	var used []string                // namespaces that records left point to
-	use := func(children map[string]checkpoint.ID) {
-		for ns := range children {
-			used = append(used, ns)
-		}
-	}
 	for _, r := range p.all {
-		if !p.kept[r.ID] {
-			continue
-		}
-		open[r.Epoch] = true
-		use(r.Children)
-		for i := range r.Open {
-			use(r.Open[i].Children)
-			use(r.Open[i].Kept)
-		}
-	}
-	for _, newest := range p.newest {
-		if !p.kept[newest.ID] { // the branch goes whole
-			continue
-		}
-		tip, err := standAt(ctx, p.store, newest, nil)
-		if err != nil {
-			return nil, err
-		}
-		tasks, err := checkpoint.TaskStates(tip.Epoch, tip.Record, tip.Results)
-		if err != nil {
-			return nil, err
-		}
-		for i := range tasks {
-			use(tasks[i].Children)
-			use(tasks[i].Kept)
+		if p.kept[r.ID] {
+			open[r.Epoch] = true
 		}
 	}
 	logs, err := logsOf(ctx, p.store, p.log.Thread)
-	if err != nil {
-		return nil, err
-	}
 	for _, info := range logs {
-		ns := info.Log.Namespace
-		epoch := calledIn(p.log.Namespace, ns)
-		if epoch == "" || open[epoch] || slices.ContainsFunc(used, func(u string) bool { return ns == u || checkpoint.Below(ns, u) }) {
-			continue
+		if epoch := calledIn(p.log.Namespace, info.Log.Namespace); epoch != "" && !open[epoch] {
+			drop = append(drop, info)
 		}
-		drop = append(drop, info)
 	}
-	return drop, nil
+	return drop, err
 }
 
 // orphans removes what hangs on records that are gone: results of branches, and
@@ -501,20 +463,17 @@ func logsOf(ctx context.Context, store checkpoint.Store, thread checkpoint.Threa
 	return logs, nil
 }
 
-// calledIn returns the superstep of the log root in which the subgraph with a
-// namespace was called; none if it lives as long as the thread, or is no
+// calledIn returns the superstep of the log root in which the subgraph with a namespace
+// was called, or one around it; none if that lives as long as the thread, or is no
 // subgraph of that log. See Task.namespace.
 func calledIn(root, ns string) checkpoint.ID {
 	if !checkpoint.Below(ns, root) {
 		return ""
 	}
-	for rest := ns[len(root):]; rest != ""; {
-		var task string
-		_, task, _, rest = checkpoint.CutSegment(rest)
-		epoch, _, _ := strings.Cut(task, ".")
-		if e := checkpoint.ID(epoch); e.Valid() {
-			return e
-		}
+	_, task, _, _ := checkpoint.CutSegment(ns[len(root):])
+	epoch, _, _ := strings.Cut(task, ".")
+	if e := checkpoint.ID(epoch); e.Valid() {
+		return e
 	}
 	return ""
 }

@@ -80,7 +80,7 @@ type ReplayOptions struct {
 // Options is empty: the recording is put there to be read.
 func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Recording, ro ReplayOptions) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
-		of := &recorded{store: o.Store, logs: map[string]*tapeLog{}, ro: ro, done: map[*checkpoint.Record]bool{}}
+		of := &recorded{store: o.Store, logs: map[string]*tapeLog{}, ro: ro}
 		for _, l := range rec.Logs {
 			of.logs[l.Namespace] = newTapeLog(l)
 			for _, c := range l.Records {
@@ -137,10 +137,8 @@ type recorded struct {
 	store checkpoint.Store // that has it
 	logs  map[string]*tapeLog
 	ro    ReplayOptions
-	taped bool // there is a result of Once
-
-	mu   sync.Mutex
-	done map[*checkpoint.Record]bool // of subgraphs: they were replayed
+	taped bool     // there is a result of Once
+	done  sync.Map // records of subgraphs that were replayed
 }
 
 // replay is the replay of one log.
@@ -206,18 +204,6 @@ func (r *replay) open(ctx context.Context, at, next *checkpoint.Record) (*Sessio
 	o.Store, o.Tape = r.at(at, r.results(at, next)), r.tape(at, next)
 	o.Durability, o.Bus, o.RecordOnce, o.Before, o.After = Sync, nil, false, nil, nil
 	return Open(ctx, r.prog, &o, "", false)
-}
-
-// runTasks runs tasks and waits for them.
-func (s *Session) runTasks(ctx context.Context, tasks []int) error {
-	if len(tasks) == 0 {
-		return nil
-	}
-	s.m.Run(tasks)
-	if err := s.runStarted(ctx, tasks, func() error { return nil }); err != nil {
-		return err
-	}
-	return ctx.Err()
 }
 
 // entry replays where an input leads.
@@ -322,8 +308,11 @@ func (r *replay) superstep(ctx context.Context, before, next *checkpoint.Record)
 		}
 		due = append(due, i)
 	}
-	if err := s.runTasks(ctx, due); err != nil {
-		return nil, err
+	if len(due) > 0 {
+		m.Run(due)
+		if err := cmp.Or(s.runStarted(ctx, due, func() error { return nil }), ctx.Err()); err != nil {
+			return nil, err
+		}
 	}
 	var ds []Difference
 	var wrote []checkpoint.Change

@@ -243,13 +243,15 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 		return nil
 	}
 	if at == Beginning {
-		head, fence, err := s.o.Store.Head(ctx, s.o.Log)
-		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+		head, fence, err := HeadOf(ctx, s.o.Store, s.o.Log)
+		if err != nil {
+			return err
 		}
-		s.saver.seen(fence)
+		if s.o.parent == nil {
+			s.saver.seen(fence)
+		}
 		s.m = core.New(s.config())
-		if err == nil {
+		if head != nil {
 			s.anew = head.ID
 			s.m.Orphan(s.anew)
 		}
@@ -478,7 +480,13 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.addNotes(rd.Write, rd.Write.Record != nil && rd.Write.Record.Epoch == rd.Write.Record.ID)
 			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats() && !calledFor(s)
 			rd.Write.Wake = s.o.Caller != "" || s.o.Wake // whoever runs threads begins it
-			if err := s.saver.save(ctx, rd.Write); err != nil {
+			if s.o.parent != nil && rd.Write.Record != nil && HasNotes(rd.Write.Record) {
+				err = s.root().saveNotes(ctx)
+			}
+			if err == nil {
+				err = s.saver.save(ctx, rd.Write)
+			}
+			if err != nil {
 				s.flight.stopTasks(err)
 				s.o.parent.unsaved(err)
 				return err
@@ -646,13 +654,9 @@ func (s *Session) proceed(ctx context.Context) error {
 		s.m.Abort()
 		return ctx.Err()
 	}
-	if s.o.Drain != nil {
-		select {
-		case <-s.o.Drain:
-			s.m.Drain()
-			return ErrDrained
-		default:
-		}
+	if s.draining() {
+		s.m.Drain()
+		return ErrDrained
 	}
 	if s.saver != nil && s.saver.mode == Async {
 		if err := s.saver.failure(); err != nil {
@@ -723,31 +727,25 @@ func (s *Session) concludes(ctx context.Context) bool {
 	if ctx.Err() != nil && context.Cause(ctx) != s.limit || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() || s.handsOn() {
 		return false
 	}
-	for i := range s.flight.failure {
-		if cutShort(s.flight.failure[i].err) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.flight.failure, func(f taskFailure) bool { return cutShort(f.err) })
 }
 
-// drained reports whether the run was asked to end before its time, and does. To some tasks
-// of a superstep it doesn't matter what else is to run.
-func (s *Session) drained() bool {
+// draining reports whether the run was asked to end before its time.
+func (s *Session) draining() bool {
 	select {
 	case <-s.o.Drain:
-		return !s.some && s.unfinished()
+		return true
 	default:
 		return false
 	}
 }
 
+// drained reports whether the run was asked so, and does. To some tasks of a superstep it
+// doesn't matter what else is to run.
+func (s *Session) drained() bool { return s.draining() && !s.some && s.unfinished() }
+
 // unfinished reports whether tasks could go on without answers.
 func (s *Session) unfinished() bool {
-	for i := range s.m.Tasks() {
-		if s.m.Task(i).Startable() {
-			return len(s.m.Paused()) == 0
-		}
-	}
-	return false
+	from, _ := s.startable()
+	return from >= 0 && len(s.m.Paused()) == 0
 }

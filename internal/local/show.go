@@ -11,14 +11,19 @@ import (
 
 // event returns an event of a task of the open superstep; task -1 is the run.
 func (s *Session) event(kind Kind, task int) *Event {
-	ev := &Event{
-		Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
-		Step: s.m.Step() + 1, Task: task, Epoch: s.m.Epoch(), Time: time.Now(), Tags: s.o.tags,
-	}
+	ev := s.eventAt(kind, s.m.Step()+1, task, s.m.Epoch(), time.Now())
 	if task >= 0 {
 		s.about(ev, s.m.Task(task).Node)
 	}
 	return ev
+}
+
+// eventAt returns an event of a task, or of the run, in a superstep that an epoch planned.
+func (s *Session) eventAt(kind Kind, step, task int, epoch checkpoint.ID, at time.Time) *Event {
+	return &Event{
+		Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
+		Step: step, Task: task, Epoch: epoch, Time: at, Tags: s.o.tags,
+	}
 }
 
 // about makes an event one about a node.

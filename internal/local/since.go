@@ -14,22 +14,10 @@ import (
 // of the thread. It reads each record once and keeps none. Before, unless it is nil, is called
 // before what a record tells, with the superstep that was open until then.
 func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID, before func(epoch checkpoint.ID)) error {
-	t := &retelling{s, bus, before}
-	if err := t.showSince(ctx, since); err != nil {
-		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
-	}
-	return nil
+	return failedLoad(s.o.Log.Thread, s.showSince(ctx, bus, since, before))
 }
 
-// retelling tells again what was recorded.
-type retelling struct {
-	s      *Session
-	bus    *Bus
-	before func(epoch checkpoint.ID)
-}
-
-func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
-	s, bus := t.s, t.bus
+func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID, before func(epoch checkpoint.ID)) error {
 	missing := fmt.Errorf("%w: the thread does not come from checkpoint %q, or what followed it was pruned", checkpoint.ErrNotFound, since)
 	if s.tip == nil {
 		if since != "" {
@@ -43,7 +31,7 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 	epoch := checkpoint.ID("")     // of the superstep that a record closes
 	next := int64(1)
 	if since != "" {
-		from, err := t.ofLine(ctx, since)
+		from, err := s.o.Store.Get(ctx, s.o.Log, since)
 		begun := from
 		if err == nil && from.Epoch != from.ID && from.Epoch != "" {
 			begun, err = s.o.Store.Get(ctx, s.o.Log, from.Epoch)
@@ -53,6 +41,9 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 		}
 		if err != nil {
 			return err
+		}
+		if branch, ok := branchAt(spans(s.tip.Record), from.Seq); !ok || branch != from.Branch {
+			return missing
 		}
 		if bus.wants(Values) {
 			if state, err = StateOf(ctx, s.o.Store, values, s.o.Log, from.ID, s.keeper()); err != nil {
@@ -80,10 +71,10 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 		if r.Epoch == r.ID {
 			planned = r
 		}
-		if t.before != nil {
-			t.before(epoch)
+		if before != nil {
+			before(epoch)
 		}
-		if err := t.showAgain(r, epoch, planned, state); err != nil {
+		if err := s.showAgain(bus, r, epoch, planned, state); err != nil {
 			return err
 		}
 		epoch = r.Epoch
@@ -94,29 +85,10 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 	return nil
 }
 
-// ofLine returns a record of the line that was opened.
-func (t *retelling) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Record, error) {
-	rec, err := t.s.o.Store.Get(ctx, t.s.o.Log, id)
-	if err != nil {
-		return nil, err
-	}
-	if branch, ok := branchAt(spans(t.s.tip.Record), rec.Seq); !ok || branch != rec.Branch {
-		return nil, checkpoint.ErrNotFound
-	}
-	return rec, nil
-}
-
 // showAgain tells of a record: of an input or a superstep all, of others what an edit
 // has folded. Planned is the record that planned the superstep which is open after it.
-func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned *checkpoint.Record, state any) error {
-	s, bus := t.s, t.bus
-	event := func(kind Kind) *Event {
-		return &Event{
-			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
-			Step: r.Step, Task: -1, Epoch: epoch, Time: r.CreatedAt, Tags: s.o.tags,
-		}
-	}
-	whole := r.Source == checkpoint.SourceLoop || r.Source == checkpoint.SourceInput
+func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, planned *checkpoint.Record, state any) error {
+	event := func(kind Kind) *Event { return s.eventAt(kind, r.Step, -1, epoch, r.CreatedAt) }
 	next, err := PendingNodes(planned, r)
 	if err != nil {
 		return err
@@ -124,12 +96,15 @@ func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned
 	if err := s.flight.tell.written(bus, r, event); err != nil {
 		return err
 	}
-	if whole && bus.wants(Checkpointed) {
+	if r.Source != checkpoint.SourceLoop && r.Source != checkpoint.SourceInput {
+		return nil
+	}
+	if bus.wants(Checkpointed) {
 		ev := event(Checkpointed)
 		ev.ID, ev.Parent, ev.Source, ev.Next = r.ID, r.Parent, r.Source, next
 		bus.Send(ev)
 	}
-	if whole && bus.wants(Values) {
+	if bus.wants(Values) {
 		ev := event(Values)
 		ev.State, ev.Output, ev.Next = s.prog.Values.Fork(state), s.prog.Output, next
 		bus.Send(ev)

@@ -321,34 +321,21 @@ func (tp *Tape) subgraph(ctx context.Context, t *Task, call *Call, o *Options) e
 	return o.Limit.without(ctx, func() error {
 		for _, next := range sub.log.run(at) {
 			shares := call.Seed != nil || next.Source == checkpoint.SourceInput
-			if shares && !sub.log.began(next).After(tp.edited) || !sub.first(next) { // it would see the edit too soon
+			if shares && !sub.log.began(next).After(tp.edited) { // it would see the edit too soon
+				continue
+			}
+			if _, done := sub.done.LoadOrStore(next, nil); done {
 				continue
 			}
 			ds, err := sub.step(ctx, next)
 			if err != nil {
-				sub.again(next)
+				sub.done.Delete(next) // it was broken off
 				return err
 			}
 			tp.finds(t, ds...)
 		}
 		return nil
 	})
-}
-
-// first reports whether a record of a subgraph is to be replayed for the first time.
-func (r *recorded) first(rec *checkpoint.Record) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	done := r.done[rec]
-	r.done[rec] = true
-	return !done
-}
-
-// again has a record replayed once more, since that was broken off.
-func (r *recorded) again(rec *checkpoint.Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.done, rec)
 }
 
 // stood returns where a subgraph's run that a task began stood, nil if there is none: when

@@ -52,15 +52,12 @@ type Task struct {
 // talk is what a task asks and calls; most tasks don't.
 type talk struct {
 	core.Calls
-	used    map[string]bool      // keys used in this execution
-	asked   map[string]int       // positional questions so far, by scope
+	times   map[[2]string]int    // see nth
 	open    *checkpoint.Question // first one that waits
-	calls   map[string]bool      // subgraph calls made
 	watched *watched             // with Options.Check
 	cut     error                // of subgraphs that ask and might have gone on
 	overlay json.RawMessage      // in a subgraph: the update that the task alone sees
 	unsaved error                // of what the task did
-	did     map[string]int       // calls of Do so far, by what they are recorded as
 	futures []*Future
 	places  chan struct{} // of futures that run
 	idle    *time.Timer   // with Node.Idle
@@ -79,6 +76,15 @@ func (t *Task) talking() *talk {
 		t.talk = new(talk)
 	}
 	return t.talk
+}
+
+// nth counts how often an execution has done something under a name, from 1.
+func (k *talk) nth(what, name string) int {
+	if k.times == nil {
+		k.times = map[[2]string]int{}
+	}
+	k.times[[2]string{what, name}]++
+	return k.times[[2]string{what, name}]
 }
 
 // Value returns the task itself for its own key.
@@ -256,11 +262,9 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 	}
 	t.Beat()
 	if t.s.o.Bus.wants(kind) {
-		s := t.s
-		s.o.Bus.Send(&Event{
-			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
-			Step: t.at.step(), Task: t.index(), Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
-		})
+		ev := t.s.eventAt(kind, t.at.step(), t.index(), t.at.epoch, time.Now())
+		ev.Node, ev.Value, ev.Attempt, ev.Tags = t.node.Name, value, int(t.attempt), t.Tags(ctx)
+		t.s.o.Bus.Send(ev)
 	}
 	return t.Context.Err()
 }
@@ -323,23 +327,15 @@ func (a *Asking) kind() string {
 func (a *Asking) waits() bool { return a.kind() != "interrupt" }
 
 // Call is how graph calls what asks.
-func (a *Asking) Call() string {
-	switch a.kind() {
-	case "sleep":
-		return "Sleep"
-	case "event":
-		return "WaitFor"
-	case "spawned":
-		return "Spawned.Wait"
-	}
-	return "Interrupt"
-}
+func (a *Asking) Call() string { return askedBy[a.kind()] }
+
+var askedBy = map[string]string{"interrupt": "Interrupt", "sleep": "Sleep", "event": "WaitFor", "spawned": "Spawned.Wait"}
 
 // Ask returns the answer to a question, or an error while there is none. An
 // empty key stands for the question's position among those without one. When
 // the clock has answered, the error is ErrDeadline, and nil for a sleep.
 func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
-	key, value, schema := a.Key, a.Value, a.Schema
+	key := a.Key
 	if where, ok := ctx.Value(noAskKey{}).(string); ok {
 		return nil, fmt.Errorf("%s %q in node %q: %w (%s)", a.kind(), key, t.node.Name, ErrNoAsking, where)
 	}
@@ -370,57 +366,46 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 		idKey = a.kind() + " " + key
 	}
 	if key == "" {
-		if k.asked == nil {
-			k.asked = map[string]int{}
-		}
-		key = "#" + strconv.Itoa(k.asked[scope])
-		k.asked[scope]++
+		key = "#" + strconv.Itoa(k.nth("asked", scope)-1)
 		// A question known by its position alone is the same question only
 		// if it says the same.
-		sum := sha256.Sum256(value)
+		sum := sha256.Sum256(a.Value)
 		idKey = "ask " + key + hex.EncodeToString(sum[:8])
 	}
 	positional := idKey != "ask "+key
-	if used := scope + a.kind() + " " + key; k.used[used] {
+	if k.nth(scope+a.kind(), key) > 1 {
 		return nil, &CallError{Call: a.Call(), Node: t.node.Name, Key: key, Reason: "the key is used twice in one execution: give each its own"}
-	} else if k.used == nil {
-		k.used = map[string]bool{used: true}
-	} else {
-		k.used[used] = true
 	}
-	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index(), int(t.gen), scope+idKey)
-	for i := range k.Questions {
-		q := &k.Questions[i]
-		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != a.waits() || (q.Turn != nil) != (a.Turn != nil) || positional && !bytes.Equal(q.Value, value) {
-			continue
-		}
-		if q.Expired && !a.Sleep {
-			late := &DeadlineError{Node: t.node.Name, Key: key, Event: a.Event, Due: q.Due}
-			if a.Turn != nil {
-				late.Thread = string(a.Turn.Thread)
-			}
-			return nil, late
-		}
-		if q.Answered {
-			if a.Accept == nil {
-				return q.Answer, nil
-			}
-			err := a.Accept(q)
-			if err == nil {
-				return q.Answer, nil
-			}
-			t.s.root().findings.refuse(q.ID, err)
-			q.Answer, q.Answered = nil, false
-		}
-		q.Value, q.Schema = value, schema
-		t.wait(q)
-		return nil, &Interrupted{Question: *q}
-	}
-	k.Questions = append(k.Questions, checkpoint.Question{
-		ID: id, Key: key, Scope: scope, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
-		Due: a.due(), Wait: a.waits(), Event: a.Event, Turn: a.Turn,
+	i := slices.IndexFunc(k.Questions, func(q checkpoint.Question) bool {
+		return len(q.Path) == 0 && q.Scope == scope && q.Key == key && q.Event == a.Event && q.Wait == a.waits() && (q.Turn != nil) == (a.Turn != nil) && (!positional || bytes.Equal(q.Value, a.Value))
 	})
-	q := &k.Questions[len(k.Questions)-1]
+	if i < 0 {
+		i = len(k.Questions)
+		k.Questions = append(k.Questions, checkpoint.Question{
+			ID:  core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index(), int(t.gen), scope+idKey),
+			Key: key, Scope: scope, Node: t.node.Name, When: "inside", Due: a.due(), Wait: a.waits(), Event: a.Event, Turn: a.Turn,
+		})
+	}
+	q := &k.Questions[i]
+	if q.Expired && !a.Sleep {
+		late := &DeadlineError{Node: t.node.Name, Key: key, Event: a.Event, Due: q.Due}
+		if a.Turn != nil {
+			late.Thread = string(a.Turn.Thread)
+		}
+		return nil, late
+	}
+	if q.Answered {
+		if a.Accept == nil {
+			return q.Answer, nil
+		}
+		err := a.Accept(q)
+		if err == nil {
+			return q.Answer, nil
+		}
+		t.s.root().findings.refuse(q.ID, err)
+		q.Answer, q.Answered = nil, false
+	}
+	q.Value, q.Schema = a.Value, a.Schema
 	t.wait(q)
 	return nil, &Interrupted{Question: *q}
 }
@@ -485,16 +470,11 @@ func (t *Task) watch() (wrote func(c call) error) {
 		return none // what the node writes is refused when it returns
 	}
 	return func(c call) error {
-		after, err := t.s.prog.Check(w.state)
-		if err != nil {
-			return err
+		fields, err := t.s.prog.changed(w.state, before)
+		if len(fields) > 0 {
+			return &MutationError{Node: t.node.Name, Field: fields[0], Kind: c.fn, Name: c.name}
 		}
-		for _, field := range slices.Sorted(maps.Keys(after)) {
-			if after[field] != before[field] {
-				return &MutationError{Node: t.node.Name, Field: field, Kind: c.fn, Name: c.name}
-			}
-		}
-		return nil
+		return err
 	}
 }
 
@@ -564,9 +544,10 @@ type execution struct {
 	command Command
 	slow    *slowRouter // nil until one is needed; whoever runs executions keeps it for the next
 
-	first    int // attempt of this execution
-	payload  any
-	cacheKey string // empty: its result isn't cached
+	first     int // attempt of this execution
+	payload   any
+	cacheKey  string     // empty: its result isn't cached
+	standsFor *NodeError // for which the node's error handler stands in; nil until it does
 }
 
 // init makes e one that is to be run.
@@ -662,7 +643,6 @@ func (e *execution) attempts() (done bool) {
 	node, task := e.node, e.task
 	var ne *NodeError
 	if f := task.Failure; f != nil && f.Handled != "" && node.Recover != nil {
-		e.attempt = int32(f.Attempts)
 		ne = e.nodeError(f.Attempts, &RecordedError{f.Handled, f.Causes})
 	} else {
 		if done, ne = e.tries(); ne == nil {
@@ -680,7 +660,12 @@ func (e *execution) attempts() (done bool) {
 			return true
 		}
 	}
-	return e.handle(ne)
+	e.standsFor = ne
+	v, attempt, err := e.s.try(e.ctx, e, nil, ne.Attempt)
+	if v == failed {
+		e.fails(attempt, err)
+	}
+	return v != succeeded
 }
 
 // note records, before anything follows from it, that the node has failed.
@@ -738,17 +723,17 @@ func (e *execution) tries() (done bool, _ *NodeError) {
 	return false, nil
 }
 
-// try makes an attempt of the node.
+// try makes an attempt of the node, or calls the error handler that stands in for it.
 func (e *execution) try(ctx context.Context, attempt int) (verdict, error) {
 	s, node, task := e.s, e.node, e.task
 	e.attempt = int32(attempt)
 	t := e.newTask(ctx, attempt)
 	state, err := e.fork()
-	if err == nil && attempt > e.first { // an attempt may have spoiled its input
+	if err == nil && attempt > e.first && e.standsFor == nil { // an attempt may have spoiled its input
 		e.payload, err = node.payload(task.Raw)
 	}
 	if err == nil {
-		err = t.attemptNode(state, e.payload, &e.command)
+		err = t.attemptNode(state, e.payload, e.standsFor, &e.command)
 	}
 	if e.closed(t, err) {
 		return ended, nil
@@ -763,7 +748,7 @@ func (e *execution) try(ctx context.Context, attempt int) (verdict, error) {
 		err = e.collect(state)
 	}
 	if err == nil {
-		if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
+		if node.Cache != nil && e.standsFor == nil && !t.hasAsked() { // an answer holds where it was given
 			if _, bad := s.prog.resolve(node.Name, &e.command, s.o.parent != nil); bad == nil {
 				e.cache(e.cacheKey)
 			}
@@ -780,9 +765,6 @@ func (e *execution) try(ctx context.Context, attempt int) (verdict, error) {
 	return failed, err
 }
 
-// outcome says how the task has ended.
-func (e *execution) outcome(error) Outcome { return left(&e.report) }
-
 // again records that an attempt has failed and tells of it.
 func (e *execution) again(attempt int, err error, delay time.Duration) bool {
 	s := e.s
@@ -796,38 +778,6 @@ func (e *execution) again(attempt int, err error, delay time.Duration) bool {
 		s.o.Bus.Send(ev)
 	}
 	return true
-}
-
-// handle runs the error handler in the stead of a node that has failed. It reports done
-// when the task has ended.
-func (e *execution) handle(ne *NodeError) (done bool) {
-	s, own := e.s, e.ctx
-	var exit func(Outcome)
-	if s.o.Trace != nil {
-		defer func() { leave(&exit, Outcome{Err: errExited}) }()
-		own, exit = e.enterAttempt(PartHandler, ne.Attempt)
-	}
-	t := e.newTask(own, ne.Attempt)
-	state, err := e.fork()
-	if err == nil {
-		e.command, err = t.bounded(func(ctx context.Context) (Command, error) { return e.node.Recover(ctx, state, ne) })
-	}
-	if e.closed(t, err) {
-		leave(&exit, left(&e.report))
-		return true
-	}
-	if err == nil {
-		err = e.collect(state)
-	}
-	if err != nil {
-		if !e.stopped(ne.Attempt, err) {
-			e.fails(ne.Attempt, err)
-		}
-		leave(&exit, left(&e.report))
-		return true
-	}
-	leave(&exit, Outcome{})
-	return false
 }
 
 // closed closes an attempt that came to err and reports whether the task has ended with
@@ -939,41 +889,22 @@ func (e *execution) collect(state any) error {
 	return nil
 }
 
-// attemptNode calls the node once, with its callbacks and limits of time. The caller
-// closes the attempt by finish.
-func (t *Task) attemptNode(state, payload any, c *Command) (err error) {
+// attemptNode calls the node once, or its error handler, with callbacks and limits of
+// time. The caller closes the attempt by finish.
+func (t *Task) attemptNode(state, payload any, standsFor *NodeError, c *Command) (err error) {
 	*c = Command{}
 	if t.s.o.Check && t.s.prog.Check != nil {
 		t.talking().watched = &watched{base: t.s.m.State(), state: state}
 	}
-	if t.node.Timeout > 0 || t.node.Idle > 0 || t.s.o.NodeTimeout > 0 {
-		*c, err = t.bounded(func(ctx context.Context) (c Command, err error) {
-			err = t.call(ctx, state, payload, &c)
-			return c, err
-		})
-		return err
+	timeout := cmp.Or(t.node.Timeout, t.s.o.NodeTimeout)
+	if timeout <= 0 && t.node.Idle <= 0 {
+		return t.guarded(func(ctx context.Context) error { return t.call(ctx, state, payload, standsFor, c) })
 	}
-	return t.guarded(func(ctx context.Context) error { return t.call(ctx, state, payload, c) })
-}
-
-// bounded calls the node or its error handler with the node's limits of time. The
-// caller closes the attempt by finish.
-func (t *Task) bounded(fn func(ctx context.Context) (Command, error)) (c Command, err error) {
-	timeout := t.node.Timeout
-	if timeout == 0 {
-		timeout = t.s.o.NodeTimeout
-	}
-	call := func() (c Command, err error) {
-		err = t.guarded(func(ctx context.Context) (err error) {
-			c, err = fn(ctx)
-			return err
-		})
+	*c, err = t.limited(timeout, func() (c Command, err error) {
+		err = t.guarded(func(ctx context.Context) error { return t.call(ctx, state, payload, standsFor, &c) })
 		return c, err
-	}
-	if timeout > 0 || t.node.Idle > 0 {
-		return t.limited(timeout, call)
-	}
-	return call()
+	})
+	return err
 }
 
 // limited calls fn on a goroutine of its own, so that an attempt that
@@ -1000,9 +931,13 @@ func (t *Task) limited(timeout time.Duration, fn func() (Command, error)) (Comma
 	return c, err
 }
 
-// call runs the node between its callbacks.
-func (t *Task) call(ctx context.Context, state, payload any, c *Command) (err error) {
+// call runs the node between its callbacks, or its error handler.
+func (t *Task) call(ctx context.Context, state, payload any, standsFor *NodeError, c *Command) (err error) {
 	s, node := t.s, t.node
+	if standsFor != nil {
+		*c, err = node.Recover(ctx, state, standsFor)
+		return err
+	}
 	for _, before := range node.Before {
 		skip, err := before(ctx, state)
 		if err != nil || skip {
@@ -1037,14 +972,12 @@ func (t *Task) checked(ctx context.Context, state, payload any, c *Command) erro
 		return err
 	}
 	got, runErr := node.Run(ctx, state, payload)
-	after, err := s.prog.Check(base)
-	if err != nil {
+	fields, err := s.prog.changed(base, before)
+	switch {
+	case err != nil:
 		return err
-	}
-	for field, h := range before {
-		if after[field] != h {
-			return &MutationError{Node: node.Name, Field: field, Kind: "in place"}
-		}
+	case len(fields) > 0:
+		return &MutationError{Node: node.Name, Field: fields[0], Kind: "in place"}
 	}
 	*c = got
 	return runErr

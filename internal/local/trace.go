@@ -108,15 +108,13 @@ func (t *traced) leaveStep(committed bool, err error) {
 	end(out)
 }
 
-// enter tells the tracer of an attempt of the node.
+// enter tells the tracer of an attempt of the node, or of its error handler.
 func (e *execution) enter(attempt int) (context.Context, func(Outcome)) {
-	return e.enterAttempt(PartAttempt, attempt)
-}
-
-// enterAttempt tells the tracer of an attempt, or of a handler.
-func (e *execution) enterAttempt(kind PartKind, attempt int) (context.Context, func(Outcome)) {
 	s, task := e.s, e.task
-	p := s.part(kind)
+	p := s.part(PartAttempt)
+	if e.standsFor != nil {
+		p.Kind = PartHandler
+	}
 	p.Node, p.Task, p.Attempt, p.Tags = e.node.Name, task.Index, attempt, tagsOf(s.o.tags, e.node)
 	if e.at != nil { // the machine may have gone on
 		p.Step, p.Epoch = e.at.step(), e.at.epoch
@@ -138,11 +136,11 @@ func leave(exit *func(Outcome), out Outcome) {
 	}
 }
 
-// left is the outcome of an attempt whose report is complete.
-func left(r *report) Outcome {
-	out := Outcome{Err: r.Err, Cancelled: r.Cancelled}
-	if r.Asks {
-		for _, q := range r.Calls.Questions {
+// outcome is that of an attempt with which the task has ended.
+func (e *execution) outcome(error) Outcome {
+	out := Outcome{Err: e.Err, Cancelled: e.Cancelled}
+	if e.Asks {
+		for _, q := range e.Calls.Questions {
 			if !q.Answered {
 				out.Questions = append(out.Questions, q)
 			}

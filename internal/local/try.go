@@ -14,8 +14,8 @@ const (
 	ended             // by what no attempt can change, or without an end
 )
 
-// trial is what is tried until it succeeds or has failed for good: the node of a task,
-// or a sub-step of one.
+// trial is what is tried until it succeeds or has failed for good: the node of a task, the
+// error handler that stands in for it, or a sub-step of one.
 type trial interface {
 	// enter tells the tracer of an attempt, which is made with the context returned.
 	enter(attempt int) (context.Context, func(Outcome))

@@ -43,10 +43,7 @@ func endOf(ctx context.Context, store checkpoint.Store, t *checkpoint.Turn, call
 		end, err = readEnd(ctx, store, log, t, caller)
 		return err
 	})
-	if err != nil {
-		return nil, &CheckpointError{Thread: t.Thread, Op: "load", Err: err}
-	}
-	return end, nil
+	return end, failedLoad(t.Thread, err)
 }
 
 func readEnd(ctx context.Context, store checkpoint.Store, log checkpoint.Log, t *checkpoint.Turn, caller checkpoint.ThreadID) (*TurnEnd, error) {
@@ -244,13 +241,6 @@ func TurnOf(ctx context.Context, prog *Program, o *Options, begin func(*Session)
 
 // ErrPending: something is pending on a thread that a turn was to begin on.
 var ErrPending = errors.New("something is pending on the thread, and Spawn begins a turn: answer or continue it first, or end it with EditAs as graph.End")
-
-func failedLoad(thread checkpoint.ThreadID, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &CheckpointError{Thread: thread, Op: "load", Err: err}
-}
 
 // SpawnIDs returns IDs for what the task spawns, the same whenever it runs: that of a
 // thread, a UUID, and that of the run that begins its turn.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/core"
 )
 
 // event is an event as it is stored.
@@ -71,13 +70,8 @@ func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.Th
 // on: not in a replay, which stands where its recording stood. It reports whether
 // anything was.
 func (s *Session) settle(ctx context.Context) (again bool, err error) {
-	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || s.handsOn() || !timed(s.m) {
+	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || s.handsOn() || !timed(s.m) || s.draining() {
 		return false, nil
-	}
-	select {
-	case <-s.o.Drain:
-		return false, nil
-	default:
 	}
 	now := time.Now()
 	answers := map[string]json.RawMessage{}
@@ -150,12 +144,8 @@ func (s *Session) wakes(ctx context.Context) bool {
 	if s.o.ClaimFirst { // nobody but a runner continues what a runner had begun
 		return true
 	}
-	return awaitsTurn(s.m) || hasMail(ctx, s.o.Store, s.o.Log)
-}
-
-// awaitsTurn reports whether a task waits for the end of another thread's turn.
-func awaitsTurn(m *core.Machine) bool {
-	return m != nil && slices.ContainsFunc(OpenQuestions(m), func(q checkpoint.Question) bool { return q.Turn != nil })
+	awaits := s.m != nil && slices.ContainsFunc(OpenQuestions(s.m), func(q checkpoint.Question) bool { return q.Turn != nil })
+	return awaits || hasMail(ctx, s.o.Store, s.o.Log)
 }
 
 // hasMail reports whether events may wait for a thread.

@@ -1,8 +1,6 @@
 package local
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -47,15 +45,12 @@ func (f *findings) lateWrites() (errs []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.after {
-		is, err := w.prog.Check(w.state)
+		fields, err := w.prog.differing(w.state, w.was)
 		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		for _, field := range slices.Sorted(maps.Keys(is)) {
-			if is[field] != w.was[field] {
-				errs = append(errs, &MutationError{Node: w.node, Field: field, Kind: "late"})
-			}
+		for _, field := range fields {
+			errs = append(errs, &MutationError{Node: w.node, Field: field, Kind: "late"})
 		}
 	}
 	f.after = nil

@@ -6,6 +6,8 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,6 +154,18 @@ type Bounds struct {
 
 // DefaultConcurrency is how many tasks of a superstep run at a time.
 const DefaultConcurrency = 1024
+
+// differing returns which fields of a state have changed since it had these hashes, in the
+// order of their names.
+func (p *Program) differing(state any, was map[string]uint64) (fields []string, err error) {
+	is, err := p.Check(state)
+	for _, field := range slices.Sorted(maps.Keys(is)) {
+		if is[field] != was[field] {
+			fields = append(fields, field)
+		}
+	}
+	return fields, err
+}
 
 // edit calls a function on a fork of base and returns what it wrote.
 func (p *Program) edit(base any, fn func(state any) error) (any, error) {

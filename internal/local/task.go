@@ -485,16 +485,11 @@ func (t *Task) watch() (wrote func(c call) error) {
 		return none // what the node writes is refused when it returns
 	}
 	return func(c call) error {
-		after, err := t.s.prog.Check(w.state)
-		if err != nil {
-			return err
+		fields, err := t.s.prog.differing(w.state, before)
+		if len(fields) > 0 {
+			return &MutationError{Node: t.node.Name, Field: fields[0], Kind: c.fn, Name: c.name}
 		}
-		for _, field := range slices.Sorted(maps.Keys(after)) {
-			if after[field] != before[field] {
-				return &MutationError{Node: t.node.Name, Field: field, Kind: c.fn, Name: c.name}
-			}
-		}
-		return nil
+		return err
 	}
 }
 
@@ -580,7 +575,7 @@ func (e *execution) init(s *Session, ctx context.Context, task *core.Task, at *p
 // run runs the task.
 func (e *execution) run() {
 	s, ctx, task := e.s, e.ctx, e.task
-	if s.timed && task.Status != core.Changed {
+	if s.timed && !task.Ran() {
 		defer func(start time.Time) { e.Began, e.Took = start.UnixMicro(), int64(time.Since(start)) }(time.Now())
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
@@ -589,7 +584,7 @@ func (e *execution) run() {
 			e.fails(int(e.attempt), &PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	if task.Status == core.Changed { // only its routing is pending
+	if task.Ran() { // only its routing is pending
 		e.Changes, e.Data = task.Changes(), task.Data()
 	} else if s.o.Tape != nil && s.o.Tape.r.takes(e.node.Name) {
 		e.fails(0, s.o.Tape.missing(e))
@@ -1037,14 +1032,12 @@ func (t *Task) checked(ctx context.Context, state, payload any, c *Command) erro
 		return err
 	}
 	got, runErr := node.Run(ctx, state, payload)
-	after, err := s.prog.Check(base)
+	fields, err := s.prog.differing(base, before)
 	if err != nil {
 		return err
 	}
-	for field, h := range before {
-		if after[field] != h {
-			return &MutationError{Node: node.Name, Field: field, Kind: "in place"}
-		}
+	if len(fields) > 0 {
+		return &MutationError{Node: node.Name, Field: fields[0], Kind: "in place"}
 	}
 	*c = got
 	return runErr

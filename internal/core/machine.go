@@ -216,9 +216,7 @@ type Ready struct {
 // Commit describes a superstep that was committed.
 type Commit struct {
 	Step  int
-	ID    checkpoint.ID // empty without persistence
-	Epoch checkpoint.ID // of the superstep; empty without persistence
-	Tasks []Task        // what was committed, valid until Advance
+	Tasks []Task // what was committed, valid until Advance
 }
 
 // Machine is the step machine of one run. It is not safe for concurrent use.
@@ -295,8 +293,8 @@ func (m *Machine) State() State { return m.base }
 // Step returns the number of supersteps committed on the thread's line.
 func (m *Machine) Step() int { return m.step }
 
-// Ran returns the number of supersteps and tasks run since the last input.
-func (m *Machine) Ran() (steps, tasks int) { return m.step - m.begun, m.ran }
+// Ran returns the number of supersteps run since the last input.
+func (m *Machine) Ran() int { return m.step - m.begun }
 
 // Tasks returns the tasks of the open superstep in plan order.
 func (m *Machine) Tasks() []Task { return m.tasks }
@@ -882,12 +880,11 @@ func (m *Machine) close() error {
 	var sent bool
 	m.tasks, sent = m.to.follow(done, stop, m.tasks)
 	m.paused = after
-	m.commit = Commit{Step: m.step, Epoch: m.tail.epoch, Tasks: done}
+	m.commit = Commit{Step: m.step, Tasks: done}
 	if m.cfg.Persist {
 		if err := m.recordStep(done, sent); err != nil {
 			return err
 		}
-		m.commit.ID = m.tail.head
 	}
 	m.spare = done
 	return nil

@@ -180,7 +180,7 @@ func (s *Session) place() *place {
 }
 
 func (s *Session) setPlace(p *place, pieces *core.Pieces[standing]) {
-	ran, _ := s.m.Ran()
+	ran := s.m.Ran()
 	p.nth, p.ran, p.recent = int32(s.m.Step()+1), int32(ran), s.m.Recent()
 	if epoch, children := s.m.Epoch(), s.m.Children(); epoch == "" && children == nil {
 		p.standing = &unstored

@@ -104,7 +104,7 @@ func (c *compiler) nodes() {
 		}
 		i := len(c.g.Nodes)
 		c.g.index[n.Name] = i
-		c.g.Nodes = append(c.g.Nodes, Node{Name: n.Name, Index: i, Defer: n.Defer, Task: n.Task, Command: n.Command})
+		c.g.Nodes = append(c.g.Nodes, Node{Name: n.Name, Defer: n.Defer, Task: n.Task, Command: n.Command})
 	}
 	for _, n := range c.spec.Nodes {
 		i, ok := c.g.index[n.Name]
@@ -339,9 +339,7 @@ func (c *compiler) conditionals() {
 			continue
 		}
 		c.chosen[from], c.free[from] = append(c.chosen[from], leads...), c.free[from] || free
-		if from == FromStart {
-			c.g.EntryRouters++
-		} else {
+		if from != FromStart {
 			c.g.Nodes[from].Routers++
 		}
 	}
@@ -444,7 +442,7 @@ func (c *compiler) reach() {
 	if c.anywhere {
 		anywhere()
 	}
-	if len(g.Entry)+g.EntryRouters == 0 { // any node with a way on may be the first
+	if _, routed := c.chosen[FromStart]; len(g.Entry) == 0 && !routed { // any node with a way on may be the first
 		for i, n := range g.Nodes {
 			if i == 0 || n.Command || len(n.Edges)+len(n.Joins)+n.Routers > 0 {
 				visit(i)

@@ -175,7 +175,8 @@ func (t *Task) Unanswered() []checkpoint.Question {
 	return slices.DeleteFunc(slices.Clone(t.Questions), answered)
 }
 
-func (t *Task) asks() bool { return checkpoint.Asks(t.Questions) }
+// Most tasks have no questions, and this is asked of all of them.
+func (t *Task) asks() bool { return len(t.Questions) > 0 && checkpoint.Asks(t.Questions) }
 
 // Routing is where a task leads when it has ended.
 type Routing struct {

@@ -159,24 +159,38 @@ func (t *TaskState) finished(r *Result) error {
 
 // settle says where the task stands by what is known of it.
 func (t *TaskState) settle() {
-	held := slices.ContainsFunc(t.Questions, func(q Question) bool { return q.When == "before" && len(q.Path) == 0 })
-	switch {
-	case t.Routing != nil:
-		t.Status, t.Error = StatusDone, ""
-	case held && !t.Ran:
-		t.Status = StatusHeld
-	case t.Asks() && !t.Cut:
-		t.Status, t.Error = StatusInterrupted, ""
-	case t.Error != "":
-		t.Status = StatusFailed
-	case t.Ran:
-		t.Status = StatusRouting
+	t.Status = StatusOf(t.Questions, t.Cut, t.Ran, t.Routing != nil, t.Error != "")
+	if t.Status == StatusDone || t.Status == StatusInterrupted {
+		t.Error = ""
 	}
 }
 
+// StatusOf says where a task stands that doesn't run: by its questions, whether it was cut
+// short while it asked, whether its node has finished, whether it is known where it leads,
+// and whether it has failed.
+func StatusOf(questions []Question, cut, ran, led, failed bool) Status {
+	held := func(q Question) bool { return q.When == "before" && len(q.Path) == 0 }
+	switch {
+	case led:
+		return StatusDone
+	case !ran && slices.ContainsFunc(questions, held):
+		return StatusHeld
+	case !cut && Asks(questions):
+		return StatusInterrupted
+	case failed:
+		return StatusFailed
+	case ran:
+		return StatusRouting
+	}
+	return StatusWaiting
+}
+
 // Asks reports whether a question of the task waits for an answer.
-func (o *OpenTask) Asks() bool {
-	return slices.ContainsFunc(o.Questions, func(q Question) bool { return !q.Answered })
+func (o *OpenTask) Asks() bool { return Asks(o.Questions) }
+
+// Asks reports whether one of the questions waits for an answer.
+func Asks(questions []Question) bool {
+	return slices.ContainsFunc(questions, func(q Question) bool { return !q.Answered })
 }
 
 // OpenTask returns what the record says of a task of its open superstep, nil if

@@ -120,10 +120,14 @@ func (e *engine) insidePaths(prefix string) (paths []string) {
 	return paths
 }
 
-// subcall returns the call of e by a task.
-func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error) {
+// call runs e in a node, by a function of that name.
+func (e *engine) call(ctx context.Context, name string, call local.Call) (*local.Called, error) {
+	t, err := task(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	set := &e.settings
-	call := local.Call{Program: e.program(set, taskEmitter(t))}
+	call.Program = e.program(set, taskEmitter(t))
 	if around, _ := t.Deps().(*deps); set.inside != nil || around != nil && around.inside != nil {
 		if around == nil {
 			around = &deps{}
@@ -135,13 +139,12 @@ func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error)
 		opts, inside := below(around.inside, node)
 		own := *set
 		own.deps, own.configure = nil, nil
-		var err error
 		if set, err = with(&own, opts); err != nil {
-			return call, err
+			return nil, err
 		}
 		d := &deps{around: around, inside: slices.Concat(set.inside, inside), replay: around.replay}
 		if err := d.provide(ctx, set); err != nil {
-			return call, err
+			return nil, err
 		}
 		call.Options.Deps = d
 		if !d.replay {
@@ -151,7 +154,7 @@ func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error)
 		}
 	}
 	call.Options.Bounds = set.Bounds
-	return call, nil
+	return t.Subgraph(ctx, call)
 }
 
 // provide calls the factories of dependencies, and configures.

@@ -267,11 +267,11 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 }
 
 func (d *draft) conditional(from string, router func(ctx context.Context, state any) (Command, error), destinations []string) {
-	d.spec.Conditionals = append(d.spec.Conditionals, plan.ConditionalSpec{From: from, Destinations: destinations, Nil: router == nil})
+	allowed := slices.Clone(destinations)
+	d.spec.Conditionals = append(d.spec.Conditionals, plan.ConditionalSpec{From: from, Destinations: allowed, Nil: router == nil})
 	if router == nil {
 		return
 	}
-	allowed := slices.Clone(destinations)
 	d.routers = append(d.routers, routerConfig{from: from, router: func(ctx context.Context, state any) (local.Command, error) {
 		c, err := router(ctx, state)
 		if err != nil {

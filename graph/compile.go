@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -254,46 +253,34 @@ func (e *engine) with(opts []ThreadOption) (*engine, error) {
 // Its State is the state's JSON. A function over it is given null and writes what
 // [UpdateWith] says: an update, as [Graph.UpdateJSON] takes it, or of a graph with
 // [SetInput] the input of a run. [Snapshot.OutputJSON] is what a run gives.
-func JSON[S any](g *Graph[S]) *Graph[json.RawMessage] { return inJSON(g.made()) }
+func JSON[S any](g *Graph[S]) *Graph[json.RawMessage] {
+	return &Graph[json.RawMessage]{e: g.made(), form: inJSON}
+}
 
-func inJSON(e *engine) *Graph[json.RawMessage] { return inJSONOf([]*engine{e}) }
+// inJSON is the form of a graph whose states are JSON.
+var inJSON = form[json.RawMessage]{
+	edit: func(e *engine, f func(*json.RawMessage) error) func(any) error {
+		return writing(f, func(data []byte) (func(any) error, error) {
+			return func(state any) error { return e.state.Update(state, data) }, nil
+		})
+	},
+	input: func(e *engine, f func(*json.RawMessage) error) func(any) error { return writing(f, e.readInput) },
+	read:  func(state any) (json.RawMessage, error) { return json.Marshal(state) },
+}
 
-// inJSONOf is inJSON for a graph that is one of several: what is written to a state is
-// written as to that of the one whose it is.
-func inJSONOf(among []*engine) *Graph[json.RawMessage] {
-	e := among[0]
-	of := func(state any) *engine {
-		for _, e := range among[1:] {
-			if reflect.TypeOf(e.prog.Values.New()) == reflect.TypeOf(state) {
-				return e
-			}
+// writing returns what writes the JSON that f gives to a state, as read says.
+func writing(f func(*json.RawMessage) error, read func(data []byte) (write func(state any) error, err error)) func(state any) error {
+	return func(state any) error {
+		var data json.RawMessage
+		if err := f(&data); err != nil || data == nil {
+			return err
 		}
-		return e
-	}
-	written := func(f func(*json.RawMessage) error, write func(state any, data []byte) error) func(any) error {
-		return func(state any) error {
-			var data json.RawMessage
-			if err := f(&data); err != nil || data == nil {
-				return err
-			}
-			return write(state, data)
+		write, err := read(data)
+		if err != nil {
+			return err
 		}
+		return write(state)
 	}
-	return &Graph[json.RawMessage]{e: e, form: form[json.RawMessage]{
-		edit: func(f func(*json.RawMessage) error) func(any) error {
-			return written(f, func(state any, data []byte) error { return of(state).state.Update(state, data) })
-		},
-		input: func(f func(*json.RawMessage) error) func(any) error {
-			return written(f, func(state any, data []byte) error {
-				write, err := e.readInput(data)
-				if err != nil {
-					return err
-				}
-				return write(state)
-			})
-		},
-		read: func(state any) (json.RawMessage, error) { return json.Marshal(state) },
-	}}
 }
 
 // UpdateWith is the input or edit that a graph from [JSON] takes for an update, or for

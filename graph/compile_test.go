@@ -228,3 +228,18 @@ func TestDrawingARunAndSubgraphs(t *testing.T) {
 	equal(t, "waiting", status["sub"], "interrupted")
 	equal(t, "not yet", status["after"], "")
 }
+
+func TestAGraphDoesNotChangeWithWhatItWasMadeFrom(t *testing.T) {
+	sources, ways := []string{"b", "c"}, []string{"a", "b"}
+	b := visits(graph.New[trail]("made"), "a", "b", "c", "d")
+	b.AddEdge("a", "b").AddEdge("a", "c").AddJoin(sources, "d").AddConditionalEdges("a", func(context.Context, *trail) (graph.Command, error) { return graph.Command{}, nil }, ways...)
+	b.SetEntryPoint("a")
+	g := b.MustCompile()
+	drawn := draw.Mermaid(g.Drawing(0), nil)
+	sources[0], ways[0] = "x", "x"
+	visits(b, "e").AddEdge("d", "e").AddEdge("e", "a").AddJoin([]string{"d", "e"}, "a").SetEntryPoint("b")
+	equal(t, "drawing", draw.Mermaid(g.Drawing(0), nil), drawn)
+	snap, err := g.Invoke(t.Context(), nil)
+	equal(t, "error", err, nil)
+	equal(t, "ran", strings.Join(snap.Recent, " "), "a b c d")
+}

@@ -39,7 +39,7 @@ func (e *engine) subgraph(path []string) (*Graph[json.RawMessage], bool) {
 			e, path = n.inner[i], path[1:]
 		}
 	}
-	return inJSON(e), true
+	return &Graph[json.RawMessage]{e: e, form: inJSON}, true
 }
 
 // Inside returns a handle to the run of a subgraph whose log has a namespace, as
@@ -53,7 +53,7 @@ func (e *engine) subgraph(path []string) (*Graph[json.RawMessage], bool) {
 // A namespace that no subgraph of the graph has is an error of each of the handle's
 // calls.
 func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
-	in, set := &Thread[json.RawMessage]{handle: *h}, *h.set
+	in, set := &Thread[json.RawMessage]{handle: *h, form: inJSON}, *h.set
 	in.set = &set
 	set.from, set.before, set.after, set.inside = "", nil, nil, nil // those name nodes of the thread's graph
 	if in.err != nil {
@@ -63,18 +63,14 @@ func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
 		in.err = errors.New("graph: Inside a subgraph's run: give the thread's handle the whole namespace")
 		return in
 	}
-	p, err := h.e.placed(namespace, nil)
-	if in.err = err; err != nil {
+	if in.ways, in.err = h.e.waysTo(namespace); in.err != nil {
 		return in
 	}
-	in.e, in.around = p.e, p.around
-	in.form = inJSON(in.e).form
-	if p.open {
-		in.choose = func(ctx context.Context) (*placed, error) { return h.e.placed(namespace, h.wrote(ctx)) }
-		in.form = inJSONOf(p.among).form
-	}
+	way := in.ways[0]
+	last := way[len(way)-1]
+	in.e, in.around = last.e, way[:len(way)-1]
 	// What the subgraph itself says of its states holds; all else is the handle's.
-	set.namespace, set.schemas, set.onInput = p.namespace, in.e.settings.schemas, nil
+	set.namespace, set.schemas, set.onInput = last.namespace, in.e.settings.schemas, nil
 	return in
 }
 
@@ -84,7 +80,7 @@ func (h *handle) root() *handle {
 		return h
 	}
 	r := *h
-	r.e, r.around, r.choose = h.around[0].e, nil, nil
+	r.e, r.around, r.ways = h.around[0].e, nil, nil
 	return &r
 }
 
@@ -99,89 +95,71 @@ type level struct {
 	epoch checkpoint.ID
 }
 
-// placed is where the run of a subgraph stands that has the log of a namespace.
-type placed struct {
-	e         *engine
-	around    []level
-	namespace string    // as the log has it: without tasks where a subgraph keeps its state
-	open      bool      // a node on the way contains several graphs, of which e is in the first that has such runs
-	among     []*engine // those that e may be
-}
-
-// placed finds the run of a subgraph. Which says of several graphs whose run has the log of
-// a namespace, nil if it has none; a nil which leaves that open.
-func (e *engine) placed(namespace string, which func(log string, among []*engine) (*engine, error)) (*placed, error) {
+// waysTo returns the ways down to the run of a subgraph that has the log of a namespace.
+func (e *engine) waysTo(namespace string) ([][]level, error) {
 	if namespace == "" {
 		return nil, errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
 	}
-	p, err := e.place("", namespace, which)
-	if p == nil && err == nil {
+	ways := e.ways("", namespace)
+	if ways == nil {
 		name, _, _, _ := checkpoint.CutSegment(namespace)
 		edge := &InvalidEdgeError{Source: "Inside", Target: namespace, Near: plan.Nearest(name, e.insideNames())}
-		err = &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
+		return nil, &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
 	}
-	return p, err
+	return ways, nil
 }
 
-// place finds the run below one of e, whose log it is given. It is nil if there can be none.
-func (e *engine) place(log, rest string, which func(log string, among []*engine) (*engine, error)) (*placed, error) {
+// ways returns the ways from e, whose log it is given, down to the run of a subgraph: of
+// several graphs that a node contains each may be the one that has run. All ways have the
+// same logs, which are named as the program names them: without tasks where a subgraph
+// keeps its state.
+func (e *engine) ways(log, rest string) (ways [][]level) {
+	at := level{e: e, namespace: log}
 	if rest == "" {
-		return &placed{e: e, namespace: log, among: []*engine{e}}, nil
+		return [][]level{{at}}
 	}
 	name, task, key, after := checkpoint.CutSegment(rest)
 	n := e.nodeNamed(name)
 	if rest[0] != '|' || n == nil {
-		return nil, nil
+		return nil
 	}
-	inner, open := n.inner, len(n.inner) > 1
-	if open {
-		inner = slices.DeleteFunc(slices.Clone(inner), func(e *engine) bool { return n.keeps(e) != (task == "") })
-	}
-	next := level{e: e, namespace: log, part: n.part}
-	if next.part != nil { // the superstep tells its runs apart
+	if at.part = n.part; at.part != nil { // the superstep tells its runs apart
 		epoch, _, _ := strings.Cut(task, ".")
-		next.epoch = checkpoint.ID(epoch)
+		at.epoch = checkpoint.ID(epoch)
 	}
-	if open && which != nil && len(inner) > 0 {
-		e, err := which(local.ChildNamespace(log, name, task, n.keeps(inner[0]), key), inner)
+	for _, in := range n.inner {
+		if len(n.inner) > 1 && n.keeps(in) != (task == "") {
+			continue
+		}
+		for _, way := range in.ways(local.ChildNamespace(log, name, task, n.keeps(in), key), after) {
+			ways = append(ways, append([]level{at}, way...))
+		}
+	}
+	return ways
+}
+
+// way returns which of the ways is that of the run: that of the graphs which have written
+// the logs on it or, as long as there are none, the first.
+func (h *handle) way(ctx context.Context) ([]level, error) {
+	ways := h.ways
+	for i := range ways[0] {
+		at := ways[0][i]
+		if !slices.ContainsFunc(ways, func(way []level) bool { return way[i].e != at.e }) {
+			continue
+		}
+		rec, _, err := local.HeadOf(ctx, h.set.store, checkpoint.Log{Thread: h.set.thread, Namespace: at.namespace})
 		if err != nil {
 			return nil, err
 		}
-		if e != nil {
-			inner = []*engine{e}
+		if rec == nil {
+			continue
+		}
+		others := func(way []level) bool { return way[i].e.prog.Plan.Name != rec.Graph }
+		if its := slices.DeleteFunc(slices.Clone(ways), others); len(its) > 0 {
+			ways = its
 		}
 	}
-	var found *placed
-	for _, e := range inner {
-		p, err := e.place(local.ChildNamespace(log, name, task, n.keeps(e), key), after, which)
-		switch {
-		case err != nil:
-			return nil, err
-		case p == nil:
-		case found == nil:
-			found = p
-			found.open, found.around = p.open || open, append([]level{next}, p.around...)
-		default:
-			found.among = append(found.among, p.among...)
-		}
-	}
-	return found, nil
-}
-
-// wrote returns the function that says which graph has written a log.
-func (h *handle) wrote(ctx context.Context) func(log string, among []*engine) (*engine, error) {
-	return func(log string, among []*engine) (*engine, error) {
-		rec, _, err := local.HeadOf(ctx, h.set.store, checkpoint.Log{Thread: h.set.thread, Namespace: log})
-		if rec == nil || err != nil {
-			return nil, err
-		}
-		for _, e := range among {
-			if e.prog.Plan.Name == rec.Graph {
-				return e, nil
-			}
-		}
-		return nil, nil
-	}
+	return ways[0], nil
 }
 
 // nodeNamed returns the node of a name, nil if there is none.
@@ -223,14 +201,14 @@ func (e *engine) insideNames() []string {
 // levels returns the graphs around the handle's and that itself, each with the state
 // from which it began if it shares that.
 func (h *handle) levels(ctx context.Context) ([]level, error) {
-	at := &placed{e: h.e, around: h.around}
-	if h.choose != nil {
-		var err error
-		if at, err = h.choose(ctx); err != nil {
+	levels := []level{{e: h.e, namespace: h.set.namespace}}
+	if h.ways != nil {
+		way, err := h.way(ctx)
+		if err != nil {
 			return nil, err
 		}
+		levels = slices.Clone(way)
 	}
-	levels := append(slices.Clip(at.around), level{e: at.e, namespace: h.set.namespace})
 	for i := range levels[1:] {
 		outer, inner := &levels[i], &levels[i+1]
 		if outer.part == nil {

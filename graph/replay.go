@@ -130,9 +130,6 @@ func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o 
 			return lo, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.state.FieldNames()), Valid: e.state.FieldNames()}
 		}
 	}
-	if err = e.options(&lo, &set, nil); err != nil {
-		return lo, err
-	}
-	lo.Deps, err = provide(ctx, &set)
+	err = e.depsOptions(ctx, &lo, &set, nil)
 	return lo, err
 }

@@ -113,29 +113,29 @@ type request struct {
 	start  *Command
 }
 
-func (r Request[S]) erase(f form[S]) request {
-	e := request{kind: r.kind, answer: r.answer, start: r.start}
+func (t *Thread[S]) erase(r Request[S]) request {
+	req := request{kind: r.kind, answer: r.answer, start: r.start}
 	switch {
-	case r.input == nil || f.edit == nil: // the graph was never compiled
+	case r.input == nil || t.e == nil: // the graph was never compiled
 	case r.kind == giveAnswer || r.update:
-		e.input = f.edit(r.input)
+		req.input = t.form.edit(t.e, r.input)
 	default:
-		e.input = f.input(r.input)
+		req.input = t.form.input(t.e, r.input)
 	}
-	return e
+	return req
 }
 
 // form is how a graph's caller sees its states.
 type form[S any] struct {
-	// edit and input return a caller's function over S as one over the state.
-	edit, input func(func(s *S) error) func(state any) error
+	// edit and input return a caller's function over S as one over an engine's state.
+	edit, input func(e *engine, f func(s *S) error) func(state any) error
 	// read returns a state, which the caller may keep.
 	read func(state any) (S, error)
 }
 
 // typed is the form of a graph whose states are S.
 func typed[S any]() form[S] {
-	edit := func(f func(s *S) error) func(any) error {
+	edit := func(_ *engine, f func(s *S) error) func(any) error {
 		return func(state any) error { return f(state.(*S)) }
 	}
 	return form[S]{

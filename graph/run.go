@@ -50,8 +50,8 @@ func (g *Graph[S]) once() *Thread[S] {
 // Of a thread [Thread.At] a checkpoint, all this holds for the thread as it was there,
 // on a new branch: what was planned there runs (again), and questions are asked again.
 func (t *Thread[S]) Invoke(ctx context.Context, req Request[S], opts ...RunOption) (*Snapshot[S], error) {
-	snap, err := t.invoke(ctx, req.erase(t.form), opts)
-	return present(t.form, &snap, snap.State, err)
+	snap, err := t.invoke(ctx, t.erase(req), opts)
+	return present(t.form, &snap, err)
 }
 
 func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Snapshot[any], error) {
@@ -66,15 +66,15 @@ func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Sna
 }
 
 // present returns a snapshot in a form. An error of it comes after err.
-func present[S, From any](f form[S], snap *Snapshot[From], state any, err error) (*Snapshot[S], error) {
+func present[S any](f form[S], snap *Snapshot[any], err error) (*Snapshot[S], error) {
 	out := &Snapshot[S]{
 		Next: snap.Next, Interrupts: snap.Interrupts, Waits: snap.Waits, Tasks: snap.Tasks, Thread: snap.Thread, Namespace: snap.Namespace,
 		Checkpoint: snap.Checkpoint, Parent: snap.Parent, Step: snap.Step, Source: snap.Source, CreatedAt: snap.CreatedAt, Metadata: snap.Metadata,
 		Recent: snap.Recent, incomplete: snap.incomplete, engine: snap.engine, whole: snap.whole, unread: snap.unread,
 	}
-	if state != nil {
+	if snap.State != nil {
 		var failed error
-		if out.State, failed = f.read(state); failed != nil {
+		if out.State, failed = f.read(snap.State); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}
@@ -89,9 +89,6 @@ func (h *handle) call(ctx context.Context, set *settings, req request, bus *loca
 	}
 	if len(h.around) > 0 {
 		return empty, fmt.Errorf("%w: namespace %q is the log of a subgraph's run, which goes on with the thread", errors.ErrUnsupported, set.namespace)
-	}
-	if req.start != nil && req.start.IsZero() {
-		return empty, errors.New("graph: Restart at a command without destinations")
 	}
 	if err := ctx.Err(); err != nil {
 		return empty, fmt.Errorf("run not started: %w", err)
@@ -135,9 +132,7 @@ func (e *engine) showSince(ctx context.Context, s *local.Session, set *settings,
 func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool, f func(context.Context, *local.Session) error) (s *local.Session, err error) {
 	if set.tracer != nil {
 		var end func(*local.Session, error)
-		own := *set // the tracer adds to its metadata
-		set = &own
-		ctx, end = e.enter(ctx, set)
+		ctx, set, end = e.enter(ctx, set)
 		defer func() { end(s, err) }()
 	}
 	var lo local.Options
@@ -153,6 +148,9 @@ func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFi
 func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, req request) (run bool, err error) {
 	m := s.Machine()
 	known := s.Tip() != nil
+	if req.start != nil && req.start.IsZero() {
+		return false, errors.New("graph: Restart at a command without destinations")
+	}
 	if req.kind == giveAnswer {
 		switch {
 		case set.store == nil:
@@ -258,11 +256,17 @@ func (e *engine) options(lo *local.Options, set *settings, bus *local.Bus) error
 	return nil
 }
 
-// runOptions is options for a run.
-func (e *engine) runOptions(ctx context.Context, lo *local.Options, set *settings, bus *local.Bus) (err error) {
+// depsOptions is options with the dependencies.
+func (e *engine) depsOptions(ctx context.Context, lo *local.Options, set *settings, bus *local.Bus) (err error) {
 	if err = e.options(lo, set, bus); err == nil {
 		lo.Deps, err = provide(ctx, set)
 	}
+	return err
+}
+
+// runOptions is options for a run.
+func (e *engine) runOptions(ctx context.Context, lo *local.Options, set *settings, bus *local.Bus) error {
+	err := e.depsOptions(ctx, lo, set, bus)
 	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
 	return err
 }

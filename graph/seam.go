@@ -37,9 +37,7 @@ func (pieces) Do(ctx context.Context, g Runnable, store checkpoint.Store, thread
 	set.store, set.thread, set.busy = store, checkpoint.ThreadID(thread), BusyReject
 	if set.tracer != nil {
 		var end func(*local.Session, error)
-		own := *set // the tracer adds to its metadata
-		set = &own
-		ctx, end = e.enter(ctx, set)
+		ctx, set, end = e.enter(ctx, set)
 		defer func() { end(nil, err) }()
 	}
 	var lo local.Options
@@ -65,7 +63,7 @@ func (t *Thread[S]) submit(ctx context.Context, req any, opts []RunOption) error
 	if err != nil {
 		return err
 	}
-	return t.park(ctx, set, req.(Request[S]).erase(t.form), nil)
+	return t.park(ctx, set, t.erase(req.(Request[S])), nil)
 }
 
 // Stream is [Thread.Stream] for somebody else who runs the thread, by run.
@@ -81,7 +79,7 @@ func (t *Thread[S]) follow(ctx context.Context, opts []StreamOption, run func(co
 			return err
 		}
 		f := &followed{h: &t.handle, set: set, bus: bus, submit: func(ctx context.Context, req any, bus *local.Bus) error {
-			return t.park(ctx, set, req.(Request[S]).erase(t.form), bus)
+			return t.park(ctx, set, t.erase(req.(Request[S])), bus)
 		}}
 		return run(ctx, f)
 	})
@@ -216,11 +214,8 @@ func (pieces) Watch(ctx context.Context, store checkpoint.Store, o RunnerOptions
 }
 
 func (h *handle) park(ctx context.Context, set *settings, req request, bus *local.Bus) error {
-	switch {
-	case len(h.around) > 0 || set.namespace != "":
+	if len(h.around) > 0 || set.namespace != "" {
 		return fmt.Errorf("thread %q: %w, this one has %q", set.thread, local.ErrNamespace, set.namespace)
-	case req.start != nil && req.start.IsZero():
-		return errors.New("graph: Restart at a command without destinations")
 	}
 	e := h.e
 	var lo local.Options

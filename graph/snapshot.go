@@ -3,7 +3,6 @@ package graph
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -144,17 +143,25 @@ func (i Interrupted) String() string {
 	return fmt.Sprintf("interrupted in node '%s': %q waits for an answer", node, i.Key)
 }
 
-// askedBy describes a question without its Value.
-func askedBy(q *checkpoint.Question) Interrupted {
-	return Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema, Deadline: q.Due}
+// askedBy describes a question, of a breakpoint with the schema declared, without its Value.
+func askedBy(q *checkpoint.Question, set *settings) Interrupted {
+	i := Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema, Deadline: q.Due}
+	if i.When != "inside" && i.Schema == nil && len(i.Path) == 0 {
+		i.Schema = set.schemas[i.Node]
+	}
+	return i
 }
 
 func interruptOf(q *checkpoint.Question) Interrupted {
-	i := askedBy(q)
-	if q.Value != nil {
-		_ = json.Unmarshal(q.Value, &i.Value) // it was encoded by us
-	}
+	i := askedBy(q, &settings{})
+	i.decode()
 	return i
+}
+
+func (i *Interrupted) decode() {
+	if i.Raw != nil {
+		_ = json.Unmarshal(i.Raw, &i.Value) // it was encoded by us
+	}
 }
 
 func waitOf(q *checkpoint.Question) Wait {
@@ -191,25 +198,19 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 	}
 	snap.engine, snap.whole = e, snap.State
 	snap.Next = local.Next(e.prog.Plan, m.Tasks())
-	for _, q := range local.OpenQuestions(m) {
-		if q.Wait {
-			snap.Waits = append(snap.Waits, waitOf(&q))
-			continue
-		}
-		snap.Interrupts = append(snap.Interrupts, e.withSchema(interruptOf(&q), set))
+	for _, p := range m.Paused() {
+		snap.Interrupts = append(snap.Interrupts, askedBy(&checkpoint.Question{ID: p.ID, Key: p.Node, Node: p.Node, When: "after"}, set))
 	}
 	if tasks := m.Tasks(); len(tasks) > 0 {
 		did := s.Did()
 		for i := range tasks {
 			ts := e.taskState(m, i, set)
-			for k := range ts.Interrupts { // which are among those of the snapshot
-				of := &ts.Interrupts[k]
-				if at := slices.IndexFunc(snap.Interrupts, func(i Interrupted) bool { return i.ID == of.ID }); at >= 0 {
-					of.Value = snap.Interrupts[at].Value
-				}
+			for k := range ts.Interrupts {
+				ts.Interrupts[k].decode()
 			}
 			ts.Did = local.NamesOfDone(did[i])
 			snap.Tasks = append(snap.Tasks, ts)
+			snap.Interrupts, snap.Waits = append(snap.Interrupts, ts.Interrupts...), append(snap.Waits, ts.Waits...)
 		}
 	}
 	snap.incomplete = m.Incomplete()
@@ -223,13 +224,13 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 	t := m.Task(i)
 	ts := TaskState{
-		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: e.prog.Plan.Nodes[t.Node].Name, Status: t.Status.String(), Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
+		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: e.prog.Plan.Nodes[t.Node].Name, Status: t.Status().String(), Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
 	}
 	for _, q := range t.Unanswered() {
 		if q.Wait {
 			ts.Waits = append(ts.Waits, waitOf(&q))
 		} else {
-			ts.Interrupts = append(ts.Interrupts, askedBy(&q))
+			ts.Interrupts = append(ts.Interrupts, askedBy(&q, set))
 		}
 	}
 	if n := &e.nodes[t.Node]; n.inner != nil && set.store != nil {
@@ -242,14 +243,6 @@ func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 		ts.Subgraphs[ns] = string(id)
 	}
 	return ts
-}
-
-// withSchema adds the declared schema of a breakpoint.
-func (e *engine) withSchema(i Interrupted, set *settings) Interrupted {
-	if i.When != "inside" && i.Schema == nil && len(i.Path) == 0 {
-		i.Schema = set.schemas[i.Node]
-	}
-	return i
 }
 
 func lastOf[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }

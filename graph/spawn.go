@@ -53,7 +53,7 @@ func Spawn[S any](ctx context.Context, key string, t *Thread[S], req Request[S])
 			reason := fmt.Sprintf("graph %q has another checkpointer: both threads must be in one store; compiled without one, it is spawned in that of the node", t.e.prog.Plan.Name)
 			return nil, &CallError{Call: "Spawn", Node: task.Info().Node, Key: key, Reason: reason}
 		}
-		turn, err := t.e.spawn(ctx, &set, req.erase(t.form), run, log.Thread)
+		turn, err := t.e.spawn(ctx, &set, t.erase(req), run, log.Thread)
 		if err != nil {
 			if errors.Is(err, ErrThreadBusy) { // not the thread whose run this is
 				err = errors.New(err.Error())
@@ -108,18 +108,11 @@ func sameStore(a, b checkpoint.Store) bool {
 
 // spawn begins a turn that a thread may wait for, once.
 func (e *engine) spawn(ctx context.Context, set *settings, req request, run checkpoint.ID, caller checkpoint.ThreadID) (*checkpoint.Turn, error) {
-	if req.start != nil && req.start.IsZero() {
-		return nil, errors.New("Restart at a command without destinations")
-	}
 	if set.durability == Exit {
 		set.durability = Sync
 	}
 	var lo local.Options
-	err := e.options(&lo, set, nil)
-	if err != nil {
-		return nil, err
-	}
-	if lo.Deps, err = provide(ctx, set); err != nil {
+	if err := e.depsOptions(ctx, &lo, set, nil); err != nil {
 		return nil, err
 	}
 	lo.Run, lo.Caller = run, caller

@@ -253,7 +253,7 @@ func Since(checkpointID string) StreamOption {
 // A consumer that is slow makes the run wait; see [Buffer].
 func (t *Thread[S]) Stream(ctx context.Context, req Request[S], opts ...StreamOption) iter.Seq2[Event, error] {
 	return t.stream(ctx, opts, func(ctx context.Context, set *settings, bus *local.Bus) error {
-		_, err := t.call(ctx, set, req.erase(t.form), bus)
+		_, err := t.call(ctx, set, t.erase(req), bus)
 		return err
 	})
 }

@@ -75,17 +75,10 @@ func AddSubgraphTask[In, P, C any](b *Builder[P], name string, child *Graph[C], 
 func running[P, C any](child *Graph[C], in func(parent *P, child *C, payload any) error, out func(child *C, parent *P, payload any) error) func(context.Context, any, any) (local.Command, error) {
 	return func(ctx context.Context, state, payload any) (local.Command, error) {
 		parent := state.(*P)
-		t, err := task(ctx, "AddSubgraph")
-		if err != nil {
-			return local.Command{}, err
-		}
-		call, err := child.e.subcall(ctx, t)
-		if err != nil {
-			return local.Command{}, err
-		}
-		call.Keep = child.e.settings.keep
-		call.Input = func(st any) error { return in(parent, st.(*C), payload) }
-		called, err := t.Subgraph(ctx, call)
+		called, err := child.e.call(ctx, "AddSubgraph", local.Call{
+			Keep:  child.e.settings.keep,
+			Input: func(st any) error { return in(parent, st.(*C), payload) },
+		})
 		if err != nil {
 			return local.Command{}, err
 		}
@@ -100,16 +93,7 @@ func running[P, C any](child *Graph[C], in func(parent *P, child *C, payload any
 func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(parent *P) *C, opts ...NodeOption) *Builder[P] {
 	run := func(ctx context.Context, state, _ any) (local.Command, error) {
 		shared := part(state.(*P))
-		t, err := task(ctx, "AddShared")
-		if err != nil {
-			return local.Command{}, err
-		}
-		call, err := child.e.subcall(ctx, t)
-		if err != nil {
-			return local.Command{}, err
-		}
-		call.Seed = shared
-		called, err := t.Subgraph(ctx, call)
+		called, err := child.e.call(ctx, "AddShared", local.Call{Seed: shared})
 		if err != nil {
 			return local.Command{}, err
 		}
@@ -150,25 +134,14 @@ func ParentDestinations(nodes ...string) NodeOption {
 // on. If it ends by [GotoParent] or [DispatchParent], Call returns its state with a
 // [ParentError].
 func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s *C) error) (*C, error) {
-	t, err := task(ctx, "Call")
-	if err != nil {
-		return nil, err
-	}
 	if child == nil || child.e == nil {
 		return nil, fmt.Errorf("graph: Call %q: the subgraph is nil or was never compiled", key)
 	}
-	call, err := child.e.subcall(ctx, t)
-	if err != nil {
-		return nil, err
+	call := local.Call{Key: key, Keep: child.e.settings.keep}
+	if input != nil {
+		call.Input = func(st any) error { return input(st.(*C)) }
 	}
-	call.Key, call.Keep = key, child.e.settings.keep
-	call.Input = func(st any) error {
-		if input == nil {
-			return nil
-		}
-		return input(st.(*C))
-	}
-	called, err := t.Subgraph(ctx, call)
+	called, err := child.e.call(ctx, "Call", call)
 	if err != nil {
 		return nil, err
 	}

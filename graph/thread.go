@@ -30,9 +30,7 @@ type handle struct {
 	set    *settings // nobody alters them
 	err    error     // of how it was made
 	around []level   // what is around the engine's graph, if it is a subgraph
-
-	// choose, if set, says which of several graphs it is: until then e is one of them.
-	choose func(ctx context.Context) (*placed, error)
+	ways   [][]level // of a subgraph: down to it, or to each of those that it may be, of which e is the first
 }
 
 // Thread returns a handle to the thread with that ID, whether there is one or not.
@@ -171,10 +169,7 @@ func (e *engine) look(ctx context.Context, set *settings, from checkpoint.ID, th
 
 // present is [present], for calls that return nil with an error.
 func (t *Thread[S]) present(snap Snapshot[any], err error) (*Snapshot[S], error) {
-	if err != nil {
-		return nil, err
-	}
-	out, err := present(t.form, &snap, snap.State, nil)
+	out, err := present(t.form, &snap, err)
 	if err != nil {
 		return nil, err
 	}
@@ -236,11 +231,7 @@ func (e *engine) change(ctx context.Context, set *settings, f func(s *local.Sess
 // edited opens a thread, lets f change it, and returns it as it then is.
 func (e *engine) edited(ctx context.Context, set *settings, f func(s *local.Session) error) (Snapshot[any], error) {
 	var lo local.Options
-	err := e.options(&lo, set, nil)
-	if err != nil {
-		return Snapshot[any]{}, err
-	}
-	if lo.Deps, err = provide(ctx, set); err != nil {
+	if err := e.depsOptions(ctx, &lo, set, nil); err != nil {
 		return Snapshot[any]{}, err
 	}
 	s, err := local.Run(ctx, e.program(set, nil), &lo, set.from, f)
@@ -288,12 +279,19 @@ type Entry[S any] struct {
 	CreatedAt time.Time
 	Metadata  map[string]string
 
-	state    func(context.Context) (S, error)
+	form     any // of S
+	state    func(context.Context) (any, error)
 	recorded func(context.Context) ([]Recorded, error)
 }
 
 // State returns the state at the checkpoint.
-func (e *Entry[S]) State(ctx context.Context) (S, error) { return e.state(ctx) }
+func (e *Entry[S]) State(ctx context.Context) (S, error) {
+	state, err := e.state(ctx)
+	if err != nil {
+		return *new(S), err
+	}
+	return e.form.(form[S]).read(state)
+}
 
 // Recorded is what a node did by [Do], [Go] or [Once], and what came of it.
 type Recorded struct {
@@ -313,25 +311,11 @@ func (e *Entry[S]) Recorded(ctx context.Context) ([]Recorded, error) { return e.
 func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry[S], error] {
 	return func(yield func(Entry[S], error) bool) {
 		for e, err := range t.history(ctx, q) {
-			if !yield(entryOf(t.form, e), err) {
+			e.form = t.form
+			if !yield(Entry[S](e), err) {
 				return
 			}
 		}
-	}
-}
-
-func entryOf[S any](f form[S], e Entry[any]) Entry[S] {
-	return Entry[S]{
-		Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes, Began: e.Began, Took: e.Took, Did: e.Did,
-		Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata,
-		state: func(ctx context.Context) (S, error) {
-			state, err := e.state(ctx)
-			if err != nil {
-				return *new(S), err
-			}
-			return f.read(state)
-		},
-		recorded: e.recorded,
 	}
 }
 
@@ -534,8 +518,8 @@ func (t *Thread[S]) BulkEdit(ctx context.Context, edits []Edit[S]) (*Snapshot[S]
 	erased := make([]edit, len(edits))
 	for i, e := range edits {
 		erased[i] = edit{node: e.AsNode, task: e.Task, command: e.Command}
-		if e.Apply != nil && t.form.edit != nil {
-			erased[i].apply = t.form.edit(e.Apply)
+		if e.Apply != nil {
+			erased[i].apply = func(to *engine) func(any) error { return t.form.edit(to, e.Apply) }
 		}
 	}
 	return t.present(t.bulkEdit(ctx, erased))
@@ -567,7 +551,7 @@ func (h *handle) bulkEdit(ctx context.Context, edits []edit) (Snapshot[any], err
 
 // edit is an [Edit] of any state.
 type edit struct {
-	apply   func(state any) error
+	apply   func(*engine) func(state any) error // nil: it changes nothing
 	node    string
 	task    string
 	command Command
@@ -597,10 +581,14 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 
 func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) error {
 	command, task := edit.command.local(), -1
+	var apply func(state any) error
+	if edit.apply != nil {
+		apply = edit.apply(e)
+	}
 	if edit.task != "" {
 		m := s.Machine()
 		if task = slices.IndexFunc(m.Tasks(), func(t core.Task) bool {
-			return t.Status != core.Done && e.prog.Plan.NameOf(t.Node) == edit.node && local.TaskID(m.Epoch(), m.Step()+1, t.Index) == edit.task
+			return t.Status() != core.Done && e.prog.Plan.NameOf(t.Node) == edit.node && local.TaskID(m.Epoch(), m.Step()+1, t.Index) == edit.task
 		}); task < 0 {
 			return &misnamedError{option: "Edit.Task", what: fmt.Sprintf("task of node %q that an edit could complete: see Snapshot.Tasks", edit.node), err: &InvalidEdgeError{Source: "update", Target: edit.task}}
 		}
@@ -614,14 +602,14 @@ func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) erro
 		if s.Machine().Pending() {
 			left = new(core.Left)
 		}
-		return s.Begin(ctx, checkpoint.SourceUpdate, left, edit.apply, command)
+		return s.Begin(ctx, checkpoint.SourceUpdate, left, apply, command)
 	case "":
 	default:
 		if _, ok := e.prog.Plan.Node(edit.node); !ok {
 			return e.misnamed("AsNode", "update", edit.node)
 		}
 	}
-	return s.UpdateAs(ctx, edit.apply, edit.node, task, command)
+	return s.UpdateAs(ctx, apply, edit.node, task, command)
 }
 
 // Fork starts a branch of the thread at the checkpoint of [Thread.At], without running

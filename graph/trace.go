@@ -131,17 +131,19 @@ func outcomeOf(o local.Outcome) Outcome {
 	return out
 }
 
-// enter tells the tracer of a run. The function tells it of the end; s is nil if
-// the run could not begin.
-func (e *engine) enter(ctx context.Context, set *settings) (context.Context, func(s *local.Session, err error)) {
-	if set.metadata = maps.Clone(set.metadata); set.metadata == nil { // the tracer adds to it
+// enter tells the tracer of a run, which adds to the metadata of a copy of the settings. The
+// function tells it of the end; s is nil if the run could not begin.
+func (e *engine) enter(ctx context.Context, of *settings) (_ context.Context, set *settings, end func(s *local.Session, err error)) {
+	own := *of
+	set = &own
+	if set.metadata = maps.Clone(set.metadata); set.metadata == nil {
 		set.metadata = map[string]string{}
 	}
-	ctx, end := set.tracer.Begin(ctx, Part{
+	ctx, ended := set.tracer.Begin(ctx, Part{
 		Kind: PartRun, Graph: e.prog.Plan.Name, Thread: string(set.thread), Namespace: set.namespace, Metadata: set.metadata,
 	})
 	if len(set.metadata) == 0 {
 		set.metadata = nil
 	}
-	return ctx, func(s *local.Session, err error) { end(outcomeOf(s.Outcome(ctx, err))) }
+	return ctx, set, func(s *local.Session, err error) { ended(outcomeOf(s.Outcome(ctx, err))) }
 }

@@ -9,29 +9,27 @@ import (
 
 // codec writes and reads what records say of tasks, in which nodes go by their names.
 type codec struct {
-	g      *plan.Graph
-	values Values
-	thread string
-	to     []*checkpoint.Routing // by node, from [plan.ToEnd] on: to it alone, or nil
+	*Config
+	to []*checkpoint.Routing // by node, from [plan.ToEnd] on: to it alone, or nil
 }
 
 // alone returns what a record says of a routing to one node, shared by all that do:
 // nobody alters it.
 func (c *codec) alone(node int) *checkpoint.Routing {
 	if c.to == nil {
-		c.to = make([]*checkpoint.Routing, len(c.g.Nodes)-plan.ToEnd)
+		c.to = make([]*checkpoint.Routing, len(c.Plan.Nodes)-plan.ToEnd)
 	}
 	r := &c.to[node-plan.ToEnd]
 	if *r == nil {
-		*r = &checkpoint.Routing{Goto: []string{c.g.NameOf(node)}}
+		*r = &checkpoint.Routing{Goto: []string{c.Plan.NameOf(node)}}
 	}
 	return *r
 }
 
 func (c *codec) node(name string) (int, error) {
-	i, ok := c.g.Recorded(name)
+	i, ok := c.Plan.Recorded(name)
 	if !ok {
-		return 0, &UnknownNodeError{Thread: c.thread, Node: name, Near: plan.Nearest(name, c.g.Names())}
+		return 0, &UnknownNodeError{Thread: string(c.Log.Thread), Node: name, Near: plan.Nearest(name, c.Plan.Names())}
 	}
 	return i, nil
 }
@@ -45,14 +43,14 @@ func (c *codec) restore(t *Task, s *checkpoint.TaskState, planned int) (err erro
 	}
 	if p := s.Planned; p != nil {
 		t.Sent, t.Raw = p.Sent, p.Payload
-		if t.Overlay, err = Upgrade(c.values, planned, p.Overlay); err != nil {
+		if t.Overlay, err = Upgrade(c.Values, planned, p.Overlay); err != nil {
 			return err
 		}
-		if from, ok := c.g.Recorded(p.From); ok {
+		if from, ok := c.Plan.Recorded(p.From); ok {
 			t.From = from
 		}
 	}
-	t.Status, t.Gen, t.folded, t.passed, t.ran = s.Status, s.Gen, s.Folded, s.Passed, s.Ran
+	t.Gen, t.folded, t.passed, t.ran, t.cut = s.Gen, s.Folded, s.Passed, s.Ran, s.Cut
 	t.ErrText, t.Failure, t.Questions, t.Children, t.kept = s.Error, s.Failure, s.Questions, s.Children, s.Kept
 	t.saved = saved{changes: s.Ran && !s.Folded, routing: s.Routing != nil, open: s.Known, asked: s.Asked > 0 && s.Asked == len(s.Questions)}
 	if err := c.restoreChanges(t, s.ChangesVersion, s.Changes); err != nil || s.Routing == nil {
@@ -70,10 +68,10 @@ func (c *codec) restoreChanges(t *Task, version int, data json.RawMessage) (err 
 	if len(data) == 0 || string(data) == "null" {
 		return nil
 	}
-	if t.changes, err = Recorded(c.values, version, data); err != nil {
+	if t.changes, err = Recorded(c.Values, version, data); err != nil {
 		return err
 	}
-	t.data, err = c.values.Encode(t.changes)
+	t.data, err = c.Values.Encode(t.changes)
 	return err
 }
 
@@ -87,10 +85,10 @@ func (c *codec) marshal(r *Routing) json.RawMessage {
 func (c *codec) encode(r *Routing) *checkpoint.Routing {
 	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop, Parent: r.Parent}
 	for _, t := range r.Goto {
-		out.Goto = append(out.Goto, c.g.NameOf(t))
+		out.Goto = append(out.Goto, c.Plan.NameOf(t))
 	}
 	for _, s := range r.Sends {
-		out.Sends = append(out.Sends, checkpoint.Task{Node: c.g.Nodes[s.Node].Name, Payload: s.Raw, Overlay: s.Overlay})
+		out.Sends = append(out.Sends, checkpoint.Task{Node: c.Plan.Nodes[s.Node].Name, Payload: s.Raw, Overlay: s.Overlay})
 	}
 	return out
 }
@@ -115,7 +113,7 @@ func (c *codec) decode(r *checkpoint.Routing, version int) (Routing, error) {
 		if err != nil {
 			return out, err
 		}
-		overlay, err := Upgrade(c.values, version, s.Overlay)
+		overlay, err := Upgrade(c.Values, version, s.Overlay)
 		if err != nil {
 			return out, err
 		}

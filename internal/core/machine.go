@@ -57,7 +57,7 @@ type Limits struct {
 	CycleStrict bool // a node may not recur at all
 }
 
-// Status is where a task stands.
+// Status is where a task stands: it follows from what is known of it.
 type Status = checkpoint.Status
 
 // The states of a task.
@@ -87,18 +87,19 @@ type Task struct {
 	Children  map[string]checkpoint.ID // records at which subgraphs stand, until the node has finished
 
 	// The small ones stand together: a fan-out has a hundred thousand tasks.
-	Status Status
-	Sent   bool
-	Cached bool // its changes came from a cache
-	passed bool
-	ran    bool // its node has succeeded, whether it wrote something or not
-	folded bool // its changes are in the state already
-	added  bool // not planned: an edit stood in for the node
-	saved  saved
+	Sent    bool
+	Cached  bool // its changes came from a cache
+	running bool // it was started and has not ended
+	passed  bool // the breakpoint before it
+	ran     bool // its node has succeeded, whether it wrote something or not
+	cut     bool // it has ended before it had asked all that it would
+	folded  bool // its changes are in the state already
+	added   bool // not planned: an edit stood in for the node
+	saved   saved
 
 	changes Changes
 	data    json.RawMessage
-	routing *Routing                 // never altered
+	routing *Routing                 // where it leads that is Done, else nil; never altered
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
 	began   int64                    // as End has it
 	took    int64
@@ -117,7 +118,7 @@ func (t *Task) Data() json.RawMessage { return t.data }
 
 // Ran reports whether the task's node has succeeded, also if it isn't known yet where
 // it leads.
-func (t *Task) Ran() bool { return t.ran || t.Status == Done }
+func (t *Task) Ran() bool { return t.ran || t.routing != nil }
 
 // Saved reports whether a Write has held what a task has come to that has finished.
 func (t *Task) Saved() bool { return t.folded || t.saved.changes && t.saved.routing }
@@ -126,50 +127,39 @@ func (t *Task) Saved() bool { return t.folded || t.saved.changes && t.saved.rout
 func (t *Task) First() bool { return t.first }
 
 // Runs reports whether the task was started and has not ended.
-func (t *Task) Runs() bool { return t.Status == Running || t.Status == Changed }
+func (t *Task) Runs() bool { return t.running }
 
-// Startable reports whether the task can be run: it waits to be, or an earlier run has
-// left it failed.
+// Startable reports whether the task can be run: it waits to be, or to be routed, or an
+// earlier run has left it failed.
 func (t *Task) Startable() bool {
-	return t.Status == Waiting || t.Status == Changed || t.Status == Failed && t.Err == nil
+	return !t.running && t.routing == nil && t.Err == nil && (t.cut || !t.asks())
 }
 
-// start makes a task run, or its router alone, that is Startable.
-func (t *Task) start() {
+// Status returns where the task stands.
+func (t *Task) Status() Status {
 	switch {
-	case t.Status == Waiting:
-		t.Status, t.ErrText = Running, ""
-	case t.Status == Failed && t.ran:
-		t.Status = Changed
-	case t.Status == Failed:
-		t.Status = Running
+	case !t.running:
+		return checkpoint.StatusOf(t.Questions, t.cut, t.ran, t.routing != nil, t.failed())
+	case t.ran:
+		return Changed
 	}
+	return Running
 }
 
-// leave makes a task that runs one that waits to be run, failed if it was.
-func (t *Task) leave() {
-	switch {
-	case t.ErrText != "":
-		t.Status = Failed
-	case t.Status != Changed:
-		t.Status = Waiting
-	}
-}
+func (t *Task) failed() bool { return t.Err != nil || t.ErrText != "" }
+
+// Pass lets the task run that is Held.
+func (t *Task) Pass() { t.passed, t.Questions = true, nil }
 
 // Folded reports whether an edit has folded what the task wrote: Changes and Data are
 // nil then.
 func (t *Task) Folded() bool { return t.folded }
 
-// Routing returns where a task that is Done leads.
-func (t *Task) Routing() *Routing {
-	if t.routing == nil {
-		return &nowhere
-	}
-	return t.routing
-}
+// Routing returns where a task leads that is Done.
+func (t *Task) Routing() *Routing { return t.routing }
 
-// Most tasks share one of these. Nobody alters them.
-var nowhere, along = Routing{}, Routing{Static: true}
+// Most tasks share it. Nobody alters it.
+var along = Routing{Static: true}
 
 // isAlong reports whether r is along.
 func (r *Routing) isAlong() bool {
@@ -185,10 +175,8 @@ func (t *Task) Unanswered() []checkpoint.Question {
 	return slices.DeleteFunc(slices.Clone(t.Questions), answered)
 }
 
-// asks reports whether a question waits for an answer.
-func (t *Task) asks() bool {
-	return slices.ContainsFunc(t.Questions, func(q checkpoint.Question) bool { return !q.Answered })
-}
+// Most tasks have no questions, and this is asked of all of them.
+func (t *Task) asks() bool { return len(t.Questions) > 0 && checkpoint.Asks(t.Questions) }
 
 // Routing is where a task leads when it has ended.
 type Routing struct {
@@ -229,9 +217,7 @@ type Ready struct {
 // Commit describes a superstep that was committed.
 type Commit struct {
 	Step  int
-	ID    checkpoint.ID // empty without persistence
-	Epoch checkpoint.ID // of the superstep; empty without persistence
-	Tasks []Task        // what was committed, valid until Advance
+	Tasks []Task // what was committed, valid until Advance
 }
 
 // Machine is the step machine of one run. It is not safe for concurrent use.
@@ -242,15 +228,15 @@ type Machine struct {
 	course
 	superstep
 	failed bool // a task failed; the others are being cancelled
+	cancel bool // which is to be asked for
 
 	children map[string]checkpoint.ID
 	caller   checkpoint.ThreadID // see Record.Caller
 	loaded   []checkpoint.Result // of the superstep that was open, for a fork
 
-	to     successors
-	codec  codec
-	breaks breakpoints
-	tail   tail
+	to    successors
+	codec codec
+	tail  tail
 
 	commit  Commit
 	foldBuf []Changes
@@ -286,9 +272,7 @@ func New(cfg Config) *Machine {
 	m.to = newSuccessors(cfg.Plan, m.to.marked)
 	m.tasks, m.spare = m.first.tasks[:0:1], m.first.tasks[1:1:2]
 	m.start, m.ended, m.foldBuf, m.to.next = m.first.start[:0], m.first.end[:0], m.first.fold[:0], m.first.next[:0]
-	m.tail = tail{codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist}
-	m.breaks = breakpoints{cfg.Plan, cfg.Before, cfg.After, &m.tail}
-	m.codec = codec{cfg.Plan, cfg.Values, string(cfg.Log.Thread), m.codec.to}
+	m.tail.codec, m.codec.Config = &m.codec, &m.cfg
 	return m
 }
 
@@ -310,8 +294,8 @@ func (m *Machine) State() State { return m.base }
 // Step returns the number of supersteps committed on the thread's line.
 func (m *Machine) Step() int { return m.step }
 
-// Ran returns the number of supersteps and tasks run since the last input.
-func (m *Machine) Ran() (steps, tasks int) { return m.step - m.begun, m.ran }
+// Ran returns the number of supersteps run since the last input.
+func (m *Machine) Ran() int { return m.step - m.begun }
 
 // Tasks returns the tasks of the open superstep in plan order.
 func (m *Machine) Tasks() []Task { return m.tasks }
@@ -347,9 +331,6 @@ func (m *Machine) Head() checkpoint.ID { return m.tail.head }
 // breakpoint waits to be passed.
 func (m *Machine) Pending() bool { return len(m.tasks) > 0 || len(m.paused) > 0 }
 
-// Claim makes the next Write claim the thread.
-func (m *Machine) Claim() { m.tail.writes.claim = true }
-
 // Left is what stays of an open superstep that an input gives up: what its finished
 // tasks wrote, and then an edit. One record holds that and the input.
 type Left struct{ Edit Changes }
@@ -365,9 +346,7 @@ func (l *Left) Seen(m *Machine) (v State, err error) {
 // fold folds it and returns the parts of the record.
 func (l *Left) fold(m *Machine) (parts []checkpoint.Change, err error) {
 	if parts, err = m.foldFinished(); err == nil {
-		if err = m.fold(Given, l.Edit); err == nil {
-			parts, err = m.part(parts, "", 0, l.Edit)
-		}
+		parts, err = m.give(parts, "", 0, l.Edit)
 	}
 	return parts, err
 }
@@ -389,11 +368,8 @@ func (m *Machine) Input(source checkpoint.Source, left *Left, changes Changes, r
 	if len(m.tasks) > 0 {
 		m.base = m.cfg.Values.Ahead(m.base)
 	}
-	if err := m.fold(Given, changes); err != nil {
-		return err
-	}
 	before := len(parts)
-	parts, err := m.part(parts, "", 0, changes)
+	parts, err := m.give(parts, "", 0, changes)
 	if err != nil {
 		return err
 	}
@@ -415,7 +391,7 @@ func (m *Machine) Input(source checkpoint.Source, left *Left, changes Changes, r
 	if err := m.newEpoch(source, parts); err != nil {
 		return err
 	}
-	m.tail.writes.drop = drop
+	m.tail.writes.Drop = drop
 	return nil
 }
 
@@ -440,23 +416,21 @@ func (m *Machine) Update(source checkpoint.Source, changes Changes, node, task i
 	if err != nil {
 		return err
 	}
-	when := Given
-	if node >= 0 { // as the node's changes would be
-		when = Written
+	name, done := "", max(i, 0)
+	if node >= 0 {
+		if name = m.cfg.Plan.NameOf(node); i < 0 {
+			done = len(m.tasks)
+		}
 	}
-	if err := m.fold(when, changes); err != nil {
+	if parts, err = m.give(parts, name, done, changes); err != nil {
 		return err
 	}
 	m.begin()
-	name, done := "", 0
 	if node >= 0 {
 		if i < 0 {
 			r = m.to.standIn(node, r, m.waits)
 		}
-		name, done = m.cfg.Plan.NameOf(node), m.standIn(i, node, r)
-	}
-	if parts, err = m.part(parts, name, done, changes); err != nil {
-		return err
+		m.standIn(done, node, r)
 	}
 	return m.record(source, parts)
 }
@@ -474,7 +448,7 @@ func (m *Machine) foldFinished() ([]checkpoint.Change, error) {
 	var cs []Changes
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.folded || !t.ran && t.Status != Done {
+		if t.folded || !t.Ran() {
 			continue
 		}
 		if t.changes != nil {
@@ -491,7 +465,7 @@ func (m *Machine) foldFinished() ([]checkpoint.Change, error) {
 // written lists the tasks whose changes wait to be folded, and these.
 func (m *Machine) written() (tasks []int, cs []Changes) {
 	for i := range m.tasks {
-		if t := &m.tasks[i]; t.changes != nil && (t.ran || t.Status == Done) {
+		if t := &m.tasks[i]; t.changes != nil && t.Ran() {
 			tasks, cs = append(tasks, i), append(cs, t.changes)
 		}
 	}
@@ -563,10 +537,9 @@ func (m *Machine) Continue() error {
 	m.paused = nil
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		switch t.Status {
+		switch t.Status() {
 		case Held:
-			t.Status, t.passed = Waiting, true
-			t.Questions = nil
+			t.Pass()
 			passed = true
 			continue
 		case Failed:
@@ -581,9 +554,6 @@ func (m *Machine) Continue() error {
 				q.Answered = true
 				passed = true
 			}
-		}
-		if !t.asks() {
-			t.Status = Waiting
 		}
 	}
 	m.failed, m.outcome = false, Outcome{}
@@ -606,10 +576,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes Changes) er
 		if parts, err = m.foldFinished(); err != nil {
 			return err
 		}
-		if err = m.fold(Given, changes); err != nil {
-			return err
-		}
-		if parts, err = m.part(parts, "", 0, changes); err != nil {
+		if parts, err = m.give(parts, "", 0, changes); err != nil {
 			return err
 		}
 	}
@@ -617,24 +584,19 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes Changes) er
 	m.paused = slices.DeleteFunc(m.paused, func(p checkpoint.Pause) bool { _, ok := answers[p.ID]; return ok })
 	for i := range m.tasks {
 		t := &m.tasks[i]
+		was := t.Status()
 		t.Questions = slices.Clone(t.Questions)
-		open := 0
 		for k := range t.Questions {
 			q := &t.Questions[k]
 			if a, ok := answers[q.ID]; ok {
 				q.Answer, q.Answered = a, true
 				q.Expired = a == nil && (q.Wait || !q.Due.IsZero())
 			}
-			if !q.Answered {
-				open++
-			}
 		}
 		switch {
-		case t.Status == Held && open == 0:
-			t.Status, t.passed, t.Questions = Waiting, true, nil
-		case t.Status == Interrupted && open == 0:
-			t.Status = Waiting
-		case t.Status == Failed:
+		case was == Held && !t.asks():
+			t.Pass()
+		case was == Failed:
 			t.retry()
 		}
 	}
@@ -643,7 +605,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes Changes) er
 
 // Consume removes results with the record that is written next.
 func (m *Machine) Consume(keys []checkpoint.ResultKey) {
-	m.tail.writes.remove = append(m.tail.writes.remove, keys...)
+	m.tail.writes.Remove = append(m.tail.writes.Remove, keys...)
 }
 
 // Restart gives up all results of the open superstep, so that all its tasks
@@ -662,10 +624,9 @@ func (m *Machine) Restart() error {
 // void gives up what the task has come to.
 func (t *Task) void(text string) {
 	t.Gen++
-	t.Status, t.Err, t.ErrText = Waiting, nil, text
+	t.Err, t.ErrText = nil, text
 	t.changes, t.data, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil
-	t.ran, t.routing, t.saved, t.Failure, t.first = false, nil, saved{}, nil, false
-	t.leave()
+	t.running, t.ran, t.cut, t.routing, t.saved, t.Failure, t.first = false, false, false, nil, saved{}, nil, false
 }
 
 // Calls is what a task's node has asked and called, in this execution and those before.
@@ -707,6 +668,7 @@ func (m *Machine) Ended(i int, e *End) {
 	t := &m.tasks[i]
 	m.ended = append(m.ended, i)
 	m.alive--
+	t.running = false
 	if e.Began != 0 {
 		t.began, t.took = e.Began, e.Took
 	}
@@ -717,27 +679,25 @@ func (m *Machine) Ended(i int, e *End) {
 	switch {
 	case e.Ran && !t.ran:
 		t.changes, t.data, t.Children = e.Changes, e.Data, nil
-		if t.Status, t.ran = Changed, true; e.Calls != nil && len(e.Calls.Kept) > 0 {
+		if t.ran = true; e.Calls != nil && len(e.Calls.Kept) > 0 {
 			t.kept, t.saved.open = e.Calls.Kept, false
 		}
 	case !e.Ran && e.Calls != nil:
 		t.Children, t.saved.open = e.Calls.Children, false
 	}
 	if e.Asks {
-		t.Status, t.Err, t.ErrText, t.Questions = Interrupted, nil, "", e.Calls.Questions
+		t.Err, t.ErrText, t.Questions, t.cut = nil, "", e.Calls.Questions, e.Err != nil
 		t.saved.open, t.saved.asked = false, false
 	}
 	switch {
 	case e.Err == nil && !e.Asks:
-		t.routing = e.Routing
-		t.Status, t.Err, t.ErrText = Done, nil, ""
+		t.routing, t.Err, t.ErrText = e.Routing, nil, ""
 	case e.Err == nil:
 	case e.Cancelled:
-		t.leave()
 		m.failed = true // nothing more is started
 	default:
-		t.Status, t.Err, t.ErrText, t.saved.open = Failed, e.Err, e.Err.Error(), false
-		m.tail.writes.cancel = m.tail.writes.cancel || !m.failed
+		t.Err, t.ErrText, t.saved.open = e.Err, e.Err.Error(), false
+		m.cancel = m.cancel || !m.failed
 		m.failed = true
 	}
 }
@@ -774,15 +734,14 @@ func (m *Machine) MoveChild(namespace string, from []checkpoint.ID, to checkpoin
 // Abort says that nothing more is to be started: the run ends when the running
 // tasks have ended, with their results kept.
 func (m *Machine) Abort() {
-	m.failed = true
-	m.tail.writes.cancel = true
+	m.failed, m.cancel = true, true
 }
 
 // Run marks tasks as started, for a shell that runs some tasks of a superstep
 // and doesn't drive it.
 func (m *Machine) Run(tasks []int) {
 	for _, i := range tasks {
-		m.tasks[i].start()
+		m.tasks[i].running = true
 	}
 	m.alive += len(tasks)
 }
@@ -798,7 +757,7 @@ func (m *Machine) Results() *checkpoint.Write {
 // than this machine have started them.
 func (m *Machine) CountTasks() {
 	for i := range m.tasks {
-		if t := &m.tasks[i]; !t.added && t.Status != Waiting && t.Status != Held {
+		if s := m.tasks[i].Status(); !m.tasks[i].added && s != Waiting && s != Held {
 			m.ran++
 		}
 	}
@@ -816,9 +775,7 @@ func (m *Machine) Orphan(logHead checkpoint.ID) {
 // Abandon takes back that tasks were to be started.
 func (m *Machine) Abandon(tasks []int) {
 	for _, i := range tasks {
-		if t := &m.tasks[i]; t.Runs() {
-			t.leave()
-		}
+		m.tasks[i].running = false
 	}
 	m.alive = 0
 	m.ran -= len(tasks)
@@ -836,10 +793,9 @@ func (m *Machine) Advance() { m.commit = Commit{} }
 
 // Ready returns what has to happen next. Done is set when the run is over.
 func (m *Machine) Ready() (rd Ready) {
-	rd.Cancel = m.tail.writes.cancel
-	m.tail.writes.cancel = false
+	rd.Cancel, m.cancel = m.cancel, false
 	switch {
-	case m.tail.writes.record != nil || len(m.tail.backlog) > 0:
+	case m.tail.writes.Record != nil || len(m.tail.backlog) > 0:
 		// An input, answers or an edit: stored before anything is decided.
 	case m.alive > 0:
 		m.saveEnded()
@@ -883,10 +839,7 @@ func (m *Machine) turn(rd *Ready) {
 			m.saveSettled()
 			return
 		}
-		for _, i := range start {
-			m.tasks[i].start()
-		}
-		m.alive = len(start)
+		m.Run(start)
 		m.ran += len(start)
 		rd.Start = start
 	}
@@ -923,17 +876,16 @@ func (m *Machine) close() error {
 		stop = stop || t.Routing().Stop
 		m.setChildren(t.kept)
 	}
-	after := m.breaks.pauses(done)
+	after := m.pauses(done)
 	m.tasks, m.spare = m.spare[:0], nil
 	var sent bool
 	m.tasks, sent = m.to.follow(done, stop, m.tasks)
 	m.paused = after
-	m.commit = Commit{Step: m.step, Epoch: m.tail.epoch, Tasks: done}
+	m.commit = Commit{Step: m.step, Tasks: done}
 	if m.cfg.Persist {
 		if err := m.recordStep(done, sent); err != nil {
 			return err
 		}
-		m.commit.ID = m.tail.head
 	}
 	m.spare = done
 	return nil

@@ -64,8 +64,8 @@ func TestContinueOnOneMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	rd := steps(t, sh)
-	if !slices.Equal(rd.Start, []int{0, 1}) || m.Task(0).Status != core.Changed || m.Task(1).Status != core.Running {
-		t.Fatalf("%v start as %d and %d", rd.Start, m.Task(0).Status, m.Task(1).Status)
+	if !slices.Equal(rd.Start, []int{0, 1}) || m.Task(0).Status() != core.Changed || m.Task(1).Status() != core.Running {
+		t.Fatalf("%v start as %d and %d", rd.Start, m.Task(0).Status(), m.Task(1).Status())
 	}
 	m.Ended(0, &core.End{Ran: true, Routing: &static})
 	m.Ended(1, &core.End{Err: errors.New("node again")})
@@ -154,7 +154,7 @@ func TestBreakpointInsideSubgraph(t *testing.T) {
 	if err := sh.load(""); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh.m.Task(0).Status; got != core.Interrupted {
+	if got := sh.m.Task(0).Status(); got != core.Interrupted {
 		t.Fatalf("the task is %s, want interrupted", got)
 	}
 	if err := sh.m.Continue(); err != nil {

@@ -248,7 +248,7 @@ func (tr *trial) checkOpen() {
 	for i := range tr.m.Tasks() {
 		t := tr.m.Task(i)
 		if tr.recorded[tr.key(t)] && !t.Ran() {
-			tr.fatal("task %s was recorded as finished and is %s", tr.key(t), t.Status)
+			tr.fatal("task %s was recorded as finished and is %s", tr.key(t), t.Status())
 		}
 	}
 }
@@ -341,7 +341,7 @@ func (tr *trial) editAs() {
 	}
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		e.Done = append(e.Done, t.Status == core.Done)
+		e.Done = append(e.Done, t.Status() == core.Done)
 		e.Ran = append(e.Ran, t.Ran())
 	}
 	tr.note("edit as %s: %+v", e.As, e.Deed)
@@ -396,7 +396,7 @@ func (tr *trial) effects() (over bool) {
 		}
 		for _, i := range rd.Start {
 			t := tr.m.Task(i)
-			if tr.recorded[tr.key(t)] && t.Status != core.Changed {
+			if tr.recorded[tr.key(t)] && t.Status() != core.Changed {
 				tr.fatal("task %s runs again", tr.key(t))
 			}
 		}
@@ -449,7 +449,7 @@ func (tr *trial) end(i int) {
 	m := tr.m
 	t := m.Task(i)
 	name := tr.g.Nodes[t.Node].Name
-	if t.Status != core.Changed {
+	if t.Status() != core.Changed {
 		switch tr.trouble(3, "node") {
 		case 1:
 			tr.note("%d %s fails", i, name)
@@ -475,7 +475,7 @@ func (tr *trial) end(i int) {
 	tr.must(json.Unmarshal(data, &sees))
 	d := tr.w.deed(name, m.Step()+1, i, string(t.Raw), sees, t.Gen > 0)
 	end := core.End{Ran: true}
-	if t.Status != core.Changed {
+	if t.Status() != core.Changed {
 		tr.note("%d %s has changes", i, name)
 		form, err := json.Marshal(d.Update)
 		tr.must(err)
@@ -492,7 +492,7 @@ func (tr *trial) end(i int) {
 		tr.note("%d %s's router is cancelled", i, name)
 		end.Err, end.Cancelled = errors.New("cancelled"), true
 	case 3: // it takes its time
-		if t.Status != core.Changed {
+		if t.Status() != core.Changed {
 			w := &checkpoint.Write{Log: testLog, Results: m.RanResults(t, end.Data, nil)}
 			tr.showWrite(&tr.log, w)
 			tr.must(tr.save(w))

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -55,7 +56,7 @@ type Tip struct {
 	Weight
 }
 
-// Weight is how much a state was read from.
+// Weight is how much a state is read from.
 type Weight struct {
 	Bytes  int  // of changes since the last snapshot
 	Since  int  // how many records that is
@@ -68,6 +69,33 @@ type Weight struct {
 // Read returns about how many bytes that is.
 func (w *Weight) Read() int { return w.Snap + w.Bytes + w.Range }
 
+// Clone returns a copy that may be altered.
+func (w Weight) Clone() Weight {
+	w.Ranges = maps.Clone(w.Ranges)
+	for f, rs := range w.Ranges {
+		w.Ranges[f] = slices.Clone(rs)
+	}
+	return w
+}
+
+// Add adds the changes of a record.
+func (w *Weight) Add(r *checkpoint.Record) {
+	for i := range r.Changes {
+		w.Bytes += len(r.Changes[i].Data)
+	}
+	w.Since++
+}
+
+// WeightOf returns that of a record's snapshot, but for the records that it refers to.
+func WeightOf(r *checkpoint.Record) Weight {
+	s := r.Snapshot
+	w := Weight{Snap: len(s.Values), Full: s.Full, Ranges: s.Ranges}
+	for f, rs := range s.Ranges {
+		w.Snap += len(f) + 12*len(rs)
+	}
+	return w.Clone()
+}
+
 // Load returns a machine for a thread that stands at tip. If tip is not the
 // log's head, the next record starts a branch.
 func Load(cfg Config, tip Tip) (*Machine, error) {
@@ -76,9 +104,8 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	m.base, m.loaded = tip.State, tip.Results
 	m.step, m.begun, m.ran = rec.Step, rec.Begun, rec.Ran
 	m.tail = tail{
-		codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist,
-		head: rec.ID, logHead: tip.LogHead, epoch: rec.Epoch, branch: rec.Branch, lineage: rec.Lineage, seq: rec.Seq,
-		bytes: tip.Bytes, since: tip.Since, snap: tip.Snap, full: tip.Full, ranges: tip.Ranges, results: len(tip.Results) > 0,
+		codec: &m.codec, head: rec.ID, logHead: tip.LogHead, epoch: rec.Epoch, branch: rec.Branch, lineage: rec.Lineage, seq: rec.Seq,
+		Weight: tip.Weight, results: len(tip.Results) > 0,
 	}
 	if cfg.Shared { // the newest record of a log has the highest number, of those of one run
 		if m.tail.n = uint32(rec.Seq); tip.LogHead.Run() == cfg.Run {
@@ -86,8 +113,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		}
 	}
 	if rec.ID != tip.LogHead {
-		m.tail.fork = true
-		m.tail.lineage = append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})
+		m.tail.branchOff()
 	}
 	m.children, m.caller = rec.Children, rec.Caller
 	m.recent = slices.Clip(rec.Recent)
@@ -121,11 +147,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 // again and its questions are asked again. They are the same tasks: what their sub-steps
 // have come to is taken along either way, by [Machine.Fork].
 func (m *Machine) StartBranch(keep bool) {
-	m.tail.fork = true
-	if n := len(m.tail.lineage); n == 0 || m.tail.lineage[n-1] != (checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq}) {
-		m.tail.lineage = append(slices.Clone(m.tail.lineage), checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq})
-	}
-	m.tail.results = false // those of the old branch stay there
+	m.tail.branchOff()
 	if !keep {
 		for i := range m.tasks {
 			if t := &m.tasks[i]; !t.folded {
@@ -152,15 +174,22 @@ func (m *Machine) Fork() error {
 			continue
 		}
 		r.Branch = m.tail.branch
-		m.tail.writes.results = append(m.tail.writes.results, r)
+		m.tail.writes.Results = append(m.tail.writes.Results, r)
 		m.tail.results = true
 	}
 	return nil
 }
 
-// part encodes changes from outside and adds them to the parts of the next
-// record, as those of a node's task if a node is named.
-func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes Changes) ([]checkpoint.Change, error) {
+// give folds changes from outside and adds them to the parts of the next record, as those
+// of a node's task if a node is named.
+func (m *Machine) give(parts []checkpoint.Change, node string, task int, changes Changes) ([]checkpoint.Change, error) {
+	when := Given
+	if node != "" { // as the node's changes would be
+		when = Written
+	}
+	if err := m.fold(when, changes); err != nil {
+		return nil, err
+	}
 	if changes == nil && node == "" || !m.cfg.Persist {
 		return parts, nil
 	}
@@ -175,7 +204,7 @@ func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes
 // grew notes that the next record holds changes.
 func (m *Machine) grew(changes Changes) {
 	if m.cfg.Persist {
-		m.tail.ranges = Grow(m.tail.ranges, m.cfg.Values.Growth(changes), m.tail.seq+1)
+		m.tail.Ranges = Grow(m.tail.Ranges, m.cfg.Values.Growth(changes), m.tail.seq+1)
 	}
 }
 
@@ -225,8 +254,7 @@ func (m *Machine) recordStep(done []Task, planned bool) error {
 	if err := m.newEpoch(checkpoint.SourceLoop, parts); err != nil {
 		return err
 	}
-	m.tail.writes.results = m.tail.writes.results[:0]
-	m.tail.writes.drop = drop
+	m.tail.writes.Results, m.tail.writes.Drop = nil, drop
 	return nil
 }
 
@@ -236,10 +264,8 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 	rec := m.newRecord(source, parts)
 	rec.Epoch = rec.ID
 	m.tail.epoch = rec.ID
-	m.breaks.hold(m.tasks)
-	if m.cfg.First != nil {
-		m.breaks.ask(m.tasks, m.base, m.cfg.First)
-	}
+	m.hold()
+	m.ask()
 	switch n := len(m.tasks); {
 	case n == 1:
 		rec.Tasks = room.task[:]
@@ -264,7 +290,7 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 	m.tail.seq++
 	rec := new(checkpoint.Record)
 	m.tail.next = nil
-	rec.ID, rec.Parent, rec.Log, rec.Seq = m.tail.nextID(m.cfg.Run), m.tail.head, m.cfg.Log, m.tail.seq
+	rec.ID, rec.Parent, rec.Log, rec.Seq = m.tail.nextID(), m.tail.head, m.cfg.Log, m.tail.seq
 	rec.Step, rec.Source, rec.Begun, rec.Ran = m.step, source, m.begun, m.ran
 	rec.Graph, rec.Version, rec.Metadata = m.cfg.Plan.Name, m.cfg.Version, m.cfg.Metadata
 	rec.Changes, rec.Children, rec.Caller = parts, m.children, m.caller
@@ -289,29 +315,18 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 
 // finish adds a snapshot if one is due and hands the record to the next Ready.
 func (m *Machine) finish(rec *checkpoint.Record) error {
-	for _, c := range rec.Changes {
-		m.tail.bytes += len(c.Data)
-	}
-	m.tail.since++
-	if !m.cfg.NoSnapshots && m.tail.bytes+recordBytes*m.tail.since >= max(snapshotMin, snapshotRatio*m.tail.snap) {
-		values, err := m.cfg.Values.Snapshot(m.base, m.tail.full)
+	w := &m.tail.Weight
+	w.Add(rec)
+	if !m.cfg.NoSnapshots && w.Bytes+recordBytes*w.Since >= max(snapshotMin, snapshotRatio*w.Snap) {
+		values, err := m.cfg.Values.Snapshot(m.base, w.Full)
 		if err != nil {
 			return err
 		}
-		s := &checkpoint.Snapshot{Values: values, Full: m.tail.full}
-		size := len(values)
-		if m.tail.full {
-			m.tail.ranges = nil
+		rec.Snapshot = &checkpoint.Snapshot{Values: values, Full: w.Full}
+		if !w.Full {
+			rec.Snapshot.Ranges = w.Ranges
 		}
-		for f, rs := range m.tail.ranges {
-			if s.Ranges == nil {
-				s.Ranges = map[string][][2]int64{}
-			}
-			s.Ranges[f] = slices.Clone(rs)
-			size += len(f) + 12*len(rs)
-		}
-		rec.Snapshot = s
-		m.tail.snap, m.tail.bytes, m.tail.since = size, 0, 0
+		*w = WeightOf(rec)
 	}
 	for i := range rec.Open {
 		for k := range rec.Open[i].Questions {
@@ -321,11 +336,11 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 		}
 	}
 	m.tail.head = rec.ID
-	if m.tail.writes.record != nil {
+	if m.tail.writes.Record != nil {
 		m.tail.backlog = append(m.tail.backlog, m.tail.writes)
-		m.tail.writes = pending{cancel: m.tail.writes.cancel}
+		m.tail.writes = checkpoint.Write{}
 	}
-	m.tail.writes.record = rec
+	m.tail.writes.Record = rec
 	if rec.Branch == checkpoint.Branch(rec.ID) {
 		m.saveFinished() // a new branch takes what tasks have done along
 	}
@@ -336,7 +351,7 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 func (t *Task) open() checkpoint.OpenTask {
 	return checkpoint.OpenTask{
 		Task: t.Index, Error: t.ErrText, Failure: t.Failure, Questions: slices.Clone(t.Questions), Children: t.Children, Kept: t.kept,
-		Cut: t.asks() && t.Status != Interrupted && t.Status != Held,
+		Cut: t.cut && t.asks(),
 	}
 }
 
@@ -351,7 +366,7 @@ func (m *Machine) saveFinished() {
 // looking at all tasks at each report would make a fan-out quadratic.
 func (m *Machine) saveEnded() {
 	if m.cfg.Persist && len(m.ended) > 1 {
-		m.tail.writes.results = slices.Grow(m.tail.writes.results, 2*len(m.ended)) // changes and routing of each
+		m.tail.writes.Results = slices.Grow(m.tail.writes.Results, 2*len(m.ended)) // changes and routing of each
 	}
 	for _, i := range m.ended {
 		m.tail.save(&m.tasks[i])
@@ -382,11 +397,8 @@ func (m *Machine) saveSettled() {
 		}
 	}
 	m.saveFinished()
-	if ask && m.tail.writes.record == nil {
-		rec := m.newRecord(checkpoint.SourceInterrupt, nil)
-		rec.Epoch = m.tail.epoch
-		rec.Open = m.openTasks(&m.codec)
-		_ = m.finish(rec) // has no changes, so no snapshot that could fail is due
+	if ask && m.tail.writes.Record == nil {
+		_ = m.record(checkpoint.SourceInterrupt, nil) // has no changes, so no snapshot that could fail is due
 	}
 }
 

@@ -114,7 +114,7 @@ func (sh *shell) showReady(rd *core.Ready) string {
 		for _, i := range rd.Start {
 			t := sh.m.Task(i)
 			name := sh.taskName(t)
-			if t.Status == core.Changed {
+			if t.Status() == core.Changed {
 				name += " (routing only)"
 			}
 			names = append(names, name)
@@ -346,7 +346,7 @@ func (sh *shell) showOpenStep() string {
 	}
 	for i := range sh.m.Tasks() {
 		t := sh.m.Task(i)
-		fmt.Fprintf(&b, "  %d %s %s", i, sh.taskName(t), t.Status)
+		fmt.Fprintf(&b, "  %d %s %s", i, sh.taskName(t), t.Status())
 		if t.Gen > 0 {
 			fmt.Fprintf(&b, ", gen %d", t.Gen)
 		}
@@ -377,7 +377,7 @@ func (sh *shell) showOpenStep() string {
 // one with that payload, as in w(2).
 func (sh *shell) find(word string) (int, error) {
 	i := slices.IndexFunc(sh.m.Tasks(), func(t core.Task) bool {
-		running := t.Status == core.Running || t.Status == core.Changed
+		running := t.Status() == core.Running || t.Status() == core.Changed
 		return running && (sh.taskName(&t) == word || sh.g.Nodes[t.Node].Name == word)
 	})
 	if i < 0 {

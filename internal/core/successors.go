@@ -126,7 +126,7 @@ func (p *successors) plan(node, from int) *Task {
 }
 
 // route adds what a task's routing leads to: sends become tasks at once, nodes
-// are collected in p.guard.next.
+// are collected in p.next.
 func (p *successors) route(node int, r *Routing) {
 	p.takeParent(r)
 	p.tasks = slices.Grow(p.tasks, len(r.Sends))
@@ -377,7 +377,7 @@ func (p *successors) restoreJoin(a checkpoint.Arrival, c *codec) error {
 	case len(a.Sources) == 0: // nothing waits there
 		return nil
 	default:
-		return &UnknownNodeError{Thread: c.thread, Node: "join " + a.Join}
+		return &UnknownNodeError{Thread: string(c.Log.Thread), Node: "join " + a.Join}
 	}
 	j := p.join(k)
 	j.fired = a.Fired

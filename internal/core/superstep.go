@@ -12,7 +12,7 @@ type superstep struct {
 	tasks  []Task             // in plan order
 	paused []checkpoint.Pause // breakpoints after nodes of the one before
 	spare  []Task             // the slice of the superstep before
-	alive  int                // tasks that are Running
+	alive  int                // tasks that run
 	ended  []int              // tasks reported since results were last saved
 	start  []int              // for startable
 }
@@ -23,7 +23,7 @@ func (s *superstep) complete() bool {
 		return false
 	}
 	for i := range s.tasks {
-		if s.tasks[i].Status != Done {
+		if s.tasks[i].routing == nil {
 			return false
 		}
 	}
@@ -44,25 +44,22 @@ func (s *superstep) startable() []int {
 // waits reports whether a node is still to run in the open superstep, without a
 // payload.
 func (s *superstep) waits(node int) bool {
-	return slices.ContainsFunc(s.tasks, func(t Task) bool { return t.Node == node && !t.Sent && !t.ran && t.Status != Done })
+	return slices.ContainsFunc(s.tasks, func(t Task) bool { return t.Node == node && !t.Sent && !t.Ran() })
 }
 
 // pendingOf returns the first task of a node that is not done, -1 if none.
 func (s *superstep) pendingOf(node int) int {
-	return slices.IndexFunc(s.tasks, func(t Task) bool { return t.Node == node && t.Status != Done })
+	return slices.IndexFunc(s.tasks, func(t Task) bool { return t.Node == node && t.routing == nil })
 }
 
-// standIn completes task i, or adds a completed task of the node if i is -1. It
-// returns the index of the task.
-func (s *superstep) standIn(i, node int, r Routing) (task int) {
-	if i < 0 {
-		i = len(s.tasks)
+// standIn completes task i, or adds a completed task of the node if there is none.
+func (s *superstep) standIn(i, node int, r Routing) {
+	if i == len(s.tasks) {
 		s.tasks = append(s.tasks, Task{Index: i, Node: node, From: plan.FromStart, added: true})
 	}
 	t := &s.tasks[i]
-	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, &r, nil, ""
+	t.folded, t.routing, t.Err, t.ErrText = true, &r, nil, ""
 	t.Questions, t.Children, t.changes, t.data = nil, nil, nil, nil
-	return i
 }
 
 // openTasks lists what is known of the tasks of the open superstep.
@@ -76,9 +73,9 @@ func (s *superstep) openTasks(c *codec) []checkpoint.OpenTask {
 		o := t.open()
 		o.Gen, o.Folded, o.Passed = t.Gen, t.folded, t.passed
 		if t.added {
-			o.Node = c.g.Nodes[t.Node].Name
+			o.Node = c.Plan.Nodes[t.Node].Name
 		}
-		if t.folded && t.Status == Done {
+		if t.folded && t.routing != nil {
 			o.Routing = c.encode(t.Routing())
 			t.saved.routing = true
 		}

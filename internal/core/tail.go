@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -9,15 +10,12 @@ import (
 // tail is the end of the log as the machine has written or read it, and what is to be
 // written next.
 type tail struct {
-	codec   *codec
-	log     checkpoint.Log
-	version int  // of the state's schema
-	persist bool // something is to be written
+	*codec
 
-	writes  pending
-	backlog []pending // records decided on before the one in writes
-	rooms   []room    // for records to come
-	next    *room     // of the next record, if something has been put there
+	writes  checkpoint.Write   // what the next Ready has to hold, unless there is a backlog
+	backlog []checkpoint.Write // records decided on before the one in writes
+	rooms   []room             // for records to come
+	next    *room              // of the next record, if something has been put there
 
 	head    checkpoint.ID // of the line
 	logHead checkpoint.ID // of the log; differs from head before a fork's first record
@@ -33,21 +31,7 @@ type tail struct {
 
 	results bool // the open superstep has stored results
 
-	full   bool // snapshots must hold growing fields: earlier records are gone
-	bytes  int  // of changes since the last snapshot
-	since  int  // how many records that is
-	snap   int  // size of the last snapshot
-	ranges map[string][][2]int64
-}
-
-// pending collects what the next Ready has to hold.
-type pending struct {
-	record  *checkpoint.Record
-	results []checkpoint.Result
-	drop    *checkpoint.Drop
-	remove  []checkpoint.ResultKey
-	cancel  bool
-	claim   bool
+	Weight // of what the state would be read from
 }
 
 // room is for what most records refer to. Three of it, as a record alone, are as long as
@@ -85,26 +69,26 @@ func (l *tail) led(r *Routing, planned bool) *checkpoint.Routing {
 		return nil
 	}
 	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Parent == nil {
-		return l.codec.alone(r.Goto[0])
+		return l.alone(r.Goto[0])
 	}
 	if !planned {
-		return l.codec.encode(r)
+		return l.encode(r)
 	}
 	rest := *r
 	rest.Sends = nil
-	led := l.codec.encode(&rest)
+	led := l.encode(&rest)
 	led.Sent = len(r.Sends)
 	return led
 }
 
 // nextID returns the ID of the next record of a run. Several are made at a time.
-func (l *tail) nextID(run checkpoint.ID) checkpoint.ID {
+func (l *tail) nextID() checkpoint.ID {
 	l.n++
 	if l.ids == "" {
 		var made [maxIDs * idLen]byte
 		b := made[:0]
 		for i := range min(max(l.n, 2), maxIDs) {
-			b = run.AppendCheckpoint(b, l.n+i)
+			b = l.Run.AppendCheckpoint(b, l.n+i)
 		}
 		l.ids = string(b)
 	}
@@ -130,65 +114,63 @@ func (l *tail) openResult(t *Task, o checkpoint.OpenTask) checkpoint.Result {
 }
 
 func (l *tail) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
-	return l.result(t, checkpoint.KindChanges, checkpoint.VersionName(l.version), data, false)
+	return l.result(t, checkpoint.KindChanges, checkpoint.VersionName(l.Version), data, false)
 }
 
 // takeWrite returns what has to be stored, nil if nothing.
 func (l *tail) takeWrite() *checkpoint.Write {
-	if !l.persist {
-		return nil
-	}
-	if len(l.backlog) > 0 {
-		p := l.backlog[0]
-		l.backlog = l.backlog[1:]
-		return l.write(&p)
-	}
-	p := l.writes
-	l.writes = pending{cancel: p.cancel}
-	return l.write(&p)
-}
-
-func (l *tail) write(p *pending) *checkpoint.Write {
-	if p.record == nil && len(p.results) == 0 && !p.claim {
+	if !l.Persist {
 		return nil
 	}
 	w := &l.ready
-	*w = checkpoint.Write{Log: l.log, Claim: p.claim, Record: p.record, Drop: p.drop, Remove: p.remove}
-	if len(p.results) > 0 {
-		w.Results = p.results
+	if len(l.backlog) > 0 {
+		*w, l.backlog = l.backlog[0], l.backlog[1:]
+	} else {
+		*w, l.writes = l.writes, checkpoint.Write{}
 	}
-	if p.record != nil {
-		w.Head = l.logHead
-		l.logHead = p.record.ID
+	if w.Record == nil && len(w.Results) == 0 {
+		return nil
+	}
+	if w.Log = l.Log; w.Record != nil {
+		w.Head, l.logHead = l.logHead, w.Record.ID
 	}
 	return w
 }
 
+// branchOff makes the next record the first of a branch.
+func (l *tail) branchOff() {
+	l.fork, l.results = true, false // those of the old branch stay there
+	at := checkpoint.Span{Branch: l.branch, To: l.seq}
+	if n := len(l.lineage); n == 0 || l.lineage[n-1] != at {
+		l.lineage = append(slices.Clone(l.lineage), at)
+	}
+}
+
 func (l *tail) questionID(task, gen int, key string) string {
-	return QuestionID(l.log, l.branch, l.epoch, task, gen, key)
+	return QuestionID(l.Log, l.branch, l.epoch, task, gen, key)
 }
 
 // save puts beside the log what a task has come to since it was last saved.
 func (l *tail) save(t *Task) {
-	if !l.persist {
+	if !l.Persist {
 		return
 	}
-	before := len(l.writes.results)
+	before := len(l.writes.Results)
 	if t.ran && !t.folded && !t.saved.changes {
 		t.saved.changes = true
-		l.writes.results = append(l.writes.results, l.changesResult(t, t.data))
+		l.writes.Results = append(l.writes.Results, l.changesResult(t, t.data))
 	}
-	if t.Status == Done && !t.saved.routing {
+	if t.routing != nil && !t.saved.routing {
 		t.saved.routing = true
-		l.writes.results = append(l.writes.results, l.result(t, checkpoint.KindRouting, checkpoint.VersionName(l.version), l.codec.marshal(t.Routing()), false))
+		l.writes.Results = append(l.writes.Results, l.result(t, checkpoint.KindRouting, checkpoint.VersionName(l.Version), l.marshal(t.Routing()), false))
 	}
 	// A task that was cancelled is as it was, unless it has called subgraphs: a fan-out
 	// that fails doesn't write of each of its tasks.
-	if !t.saved.open && (t.Status == Failed || t.asks() || len(t.Children) > 0 || len(t.kept) > 0 && !t.folded) {
+	if !t.saved.open && (t.failed() || t.asks() || len(t.Children) > 0 || len(t.kept) > 0 && !t.folded) {
 		t.saved.open = true
-		l.writes.results = append(l.writes.results, l.openResult(t, t.open()))
+		l.writes.Results = append(l.writes.Results, l.openResult(t, t.open()))
 	}
-	if len(l.writes.results) > before {
+	if len(l.writes.Results) > before {
 		l.results = true
 	}
 }

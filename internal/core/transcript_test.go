@@ -229,7 +229,7 @@ func (st *story) effects(b *strings.Builder, crash string) error {
 
 func (st *story) alive() bool {
 	for i := range st.m.Tasks() {
-		if st.m.Task(i).Status == core.Running {
+		if st.m.Task(i).Status() == core.Running {
 			return true
 		}
 	}
@@ -374,7 +374,7 @@ func (st *story) report(what string, a *args) error {
 	name := a.words[0]
 	a.words = a.words[1:]
 	m := st.m
-	end := core.End{Ran: st.changed[i] != nil || m.Task(i).Status == core.Changed}
+	end := core.End{Ran: st.changed[i] != nil || m.Task(i).Status() == core.Changed}
 	if e := st.changed[i]; e != nil {
 		end = *e
 		delete(st.changed, i)

@@ -3,8 +3,6 @@ package local
 import (
 	"container/list"
 	"encoding/json"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -110,9 +108,8 @@ func (g Keeper) get(rec *checkpoint.Record) *stood {
 func (g Keeper) put(values core.Values, tip *core.Tip) (any, error) {
 	rec := tip.Record
 	n := &stood{
-		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq, state: tip.State, Weight: tip.Weight,
+		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq, state: tip.State, Weight: tip.Weight.Clone(),
 	}
-	n.Ranges = cloneRanges(tip.Ranges)
 	k := g.Kept
 	k.mu.Lock()
 	var old *stood
@@ -154,12 +151,4 @@ func (k *Kept) drop(e *list.Element) {
 // copied returns a copy of a state with all that is in it.
 func copied(values core.Values, state any) (any, error) {
 	return values.Restore(state, json.RawMessage("{}"))
-}
-
-func cloneRanges(ranges map[string][][2]int64) map[string][][2]int64 {
-	ranges = maps.Clone(ranges)
-	for f, rs := range ranges {
-		ranges[f] = slices.Clone(rs)
-	}
-	return ranges
 }

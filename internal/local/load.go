@@ -291,7 +291,7 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 		return err
 	}
 	if ok {
-		tip.Weight, tip.Ranges = known.Weight, cloneRanges(known.Ranges)
+		tip.Weight = known.Weight.Clone()
 		tip.State, err = copied(values, known.state)
 	} else {
 		tip.State, since, err = readSnapshot(ctx, store, values, tip.Record, &tip.Weight)
@@ -371,42 +371,18 @@ func (n *stood) since(ctx context.Context, store checkpoint.Store, rec *checkpoi
 	return records, last == rec.ID, nil
 }
 
-// snapSize returns the size of a record's snapshot.
-func snapSize(r *checkpoint.Record) int {
-	size := len(r.Snapshot.Values)
-	for f, rs := range r.Snapshot.Ranges {
-		size += len(f) + 12*len(rs)
-	}
-	return size
-}
-
-// changesSize returns the size of a record's changes.
-func changesSize(r *checkpoint.Record) (size int) {
-	for i := range r.Changes {
-		size += len(r.Changes[i].Data)
-	}
-	return size
-}
-
 // weigh adds to what a state was read from a record with its changes.
 func weigh(values core.Values, w *core.Weight, r *checkpoint.Record, changes []core.Changes) {
-	w.Bytes += changesSize(r)
-	w.Since++
+	w.Add(r)
 	for _, c := range changes {
 		w.Ranges = core.Grow(w.Ranges, values.Growth(c), r.Seq)
 	}
 	if r.Snapshot != nil {
 		read := w.Range + w.Bytes
-		if *w = weightOf(r); len(w.Ranges) > 0 {
+		if *w = core.WeightOf(r); len(w.Ranges) > 0 {
 			w.Range = read
 		}
 	}
-}
-
-// weightOf is what a state is read from by a record's snapshot, but for the records that
-// it refers to.
-func weightOf(r *checkpoint.Record) core.Weight {
-	return core.Weight{Snap: snapSize(r), Full: r.Snapshot.Full, Ranges: cloneRanges(r.Snapshot.Ranges)}
 }
 
 // foldRecords returns the state after records that stand one after the other, from that
@@ -468,7 +444,7 @@ func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Value
 	if err != nil || snap == nil {
 		return values.New(), since, err
 	}
-	*w = weightOf(snap)
+	*w = core.WeightOf(snap)
 	data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
 	if err != nil {
 		return nil, nil, err

@@ -232,7 +232,7 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 	case s.m.Epoch() == epoch:
 		s.m.CountTasks()
 		for i := range s.m.Tasks() {
-			if t := s.m.Task(i); t.Status == core.Failed {
+			if t := s.m.Task(i); t.Status() == core.Failed {
 				failed := &RecordedError{Text: t.ErrText}
 				if t.Failure != nil {
 					failed.causes = t.Failure.Causes

@@ -297,8 +297,8 @@ func (r *replay) superstep(ctx context.Context, before, next *checkpoint.Record)
 			}
 		}
 		switch {
-		case closes && t.Status == core.Held: // a breakpoint that was passed with no record of it
-			t.Status = core.Waiting
+		case closes && t.Status() == core.Held: // a breakpoint that was passed with no record of it
+			t.Pass()
 		case !t.Startable() || !closes && (t.Ran() || cut || r.takes(plan.NameOf(t.Node))):
 			continue
 		case !closes && len(asked[i]) == 0 && (before.ID != before.Epoch || !r.log.ended(next, i)):
@@ -319,14 +319,15 @@ func (r *replay) superstep(ctx context.Context, before, next *checkpoint.Record)
 	whole := closes
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		if whole = whole && t.Status == core.Done; t.Status == core.Done && !t.Folded() {
+		stands := t.Status()
+		if whole = whole && stands == core.Done; stands == core.Done && !t.Folded() {
 			wrote = append(wrote, checkpoint.Change{Node: plan.NameOf(t.Node), Task: i, Data: t.Data()})
 		}
 		if !closes && !slices.Contains(due, i) {
 			continue
 		}
 		var got []checkpoint.Question
-		if t.Status == core.Interrupted {
+		if stands == core.Interrupted {
 			got = t.Unanswered()
 		}
 		if !closes {
@@ -339,8 +340,8 @@ func (r *replay) superstep(ctx context.Context, before, next *checkpoint.Record)
 		}
 		ds = append(ds, found...)
 		switch {
-		case t.Status == core.Done && closes:
-		case t.Status == core.Done || t.Status == core.Interrupted:
+		case stands == core.Done && closes:
+		case stands == core.Done || stands == core.Interrupted:
 			ds = append(ds, compareQuestions(plan.NameOf(t.Node), asked[i], got)...)
 		case !errors.Is(t.Err, ErrNotRecorded) || !slices.ContainsFunc(found, func(d Difference) bool { return d.Kind == DiffOnce }):
 			d := Difference{Kind: DiffError, Node: plan.NameOf(t.Node), Want: "the node finishes", Got: failureText(t)}

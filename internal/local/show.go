@@ -74,7 +74,7 @@ func (t *teller) superstep() {
 		return
 	}
 	for i := range s.m.Tasks() {
-		if task := s.m.Task(i); task.Status == core.Done && !task.Folded() && s.o.Bus.wants(Updates) {
+		if task := s.m.Task(i); task.Status() == core.Done && !task.Folded() && s.o.Bus.wants(Updates) {
 			ev := s.event(Updates, i)
 			ev.Update, ev.Cached = task.Data(), task.Cached
 			t.ends[i] = &ending{task: i, wrote: true, events: []*Event{ev}}
@@ -258,7 +258,7 @@ func (t *teller) held() {
 	}
 	for i := range s.m.Tasks() {
 		t := s.m.Task(i)
-		if t.Status != core.Held && !(t.Status == core.Interrupted && t.First()) {
+		if stands := t.Status(); stands != core.Held && !(stands == core.Interrupted && t.First()) {
 			continue
 		}
 		for k := range t.Questions {
@@ -285,7 +285,7 @@ func (t *teller) values(step int) {
 func Next(g *plan.Graph, tasks []core.Task) []string {
 	var next []string
 	for i := range tasks {
-		if tasks[i].Status != core.Done {
+		if tasks[i].Status() != core.Done {
 			next = append(next, g.Nodes[tasks[i].Node].Name)
 		}
 	}

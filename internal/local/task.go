@@ -186,7 +186,7 @@ func (s *Session) place() *place {
 }
 
 func (s *Session) setPlace(p *place, pieces *core.Pieces[standing]) {
-	ran, _ := s.m.Ran()
+	ran := s.m.Ran()
 	p.nth, p.ran, p.recent = int32(s.m.Step()+1), int32(ran), s.m.Recent()
 	if epoch, children := s.m.Epoch(), s.m.Children(); epoch == "" && children == nil {
 		p.standing = &unstored
@@ -561,7 +561,7 @@ func (e *execution) init(s *Session, ctx context.Context, task *core.Task, at *p
 // run runs the task.
 func (e *execution) run() {
 	s, ctx, task := e.s, e.ctx, e.task
-	if s.timed && task.Status != core.Changed {
+	if s.timed && !task.Ran() {
 		defer func(start time.Time) { e.Began, e.Took = start.UnixMicro(), int64(time.Since(start)) }(time.Now())
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
@@ -570,7 +570,7 @@ func (e *execution) run() {
 			e.fails(int(e.attempt), &PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	if task.Status == core.Changed { // only its routing is pending
+	if task.Ran() { // only its routing is pending
 		e.Changes, e.Data = task.Changes(), task.Data()
 	} else if s.o.Tape != nil && s.o.Tape.r.takes(e.node.Name) {
 		e.fails(0, s.o.Tape.missing(e))

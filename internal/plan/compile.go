@@ -38,10 +38,10 @@ func (p Problem) String() string {
 	return p.Text + "; " + p.Fix
 }
 
-// Compile checks a declaration and indexes it. All problems are reported at
+// Compile checks a declaration, which nobody may alter any more, and indexes it. All problems are reported at
 // once; the graph is nil if there are any. Advice is about a graph that may run.
 func Compile(spec Spec) (g *Graph, problems, advice []Problem) {
-	c := compiler{spec: clone(spec), g: &Graph{Name: spec.Name, index: map[string]int{}}, chosen: map[int][]int{}, free: map[int]bool{}}
+	c := compiler{spec: spec, g: &Graph{Name: spec.Name, index: map[string]int{}}, chosen: map[int][]int{}, free: map[int]bool{}}
 	c.nodes()
 	c.entry()
 	c.edges()
@@ -58,28 +58,6 @@ func Compile(spec Spec) (g *Graph, problems, advice []Problem) {
 		advice = []Problem{{Kind: BadEdge, Text: "every node leads to another: the run ends only at the step limit or by an interrupt or command"}}
 	}
 	return c.g, nil, advice
-}
-
-func clone(s Spec) Spec {
-	s.Nodes = slices.Clone(s.Nodes)
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		n.Destinations, n.ParentDestinations = slices.Clone(n.Destinations), slices.Clone(n.ParentDestinations)
-	}
-	s.Edges = slices.Clone(s.Edges)
-	s.Joins = slices.Clone(s.Joins)
-	for i := range s.Joins {
-		s.Joins[i].Sources = slices.Clone(s.Joins[i].Sources)
-	}
-	s.Conditionals = slices.Clone(s.Conditionals)
-	for i := range s.Conditionals {
-		c := &s.Conditionals[i]
-		c.Labels, c.Destinations = slices.Clone(c.Labels), slices.Clone(c.Destinations)
-	}
-	s.Entries = slices.Clone(s.Entries)
-	s.Before = slices.Clone(s.Before)
-	s.After = slices.Clone(s.After)
-	return s
 }
 
 type compiler struct {
@@ -126,7 +104,7 @@ func (c *compiler) nodes() {
 		}
 		i := len(c.g.Nodes)
 		c.g.index[n.Name] = i
-		c.g.Nodes = append(c.g.Nodes, Node{Name: n.Name, Index: i, Defer: n.Defer, Task: n.Task, Command: n.Command})
+		c.g.Nodes = append(c.g.Nodes, Node{Name: n.Name, Defer: n.Defer, Task: n.Task, Command: n.Command})
 	}
 	for _, n := range c.spec.Nodes {
 		i, ok := c.g.index[n.Name]
@@ -218,7 +196,7 @@ func (c *compiler) entry() {
 	if len(distinct) > 1 {
 		c.problem(TwoEntries, "", "keep one, or use AddEdge(Start, ...) for several first nodes", "the entry point is set to %s", quoteAll(distinct))
 	}
-	declared := slices.Clone(c.spec.Edges)
+	declared := c.spec.Edges
 	for _, e := range distinct {
 		for _, edge := range declared {
 			if edge.From == Start && edge.To != e {
@@ -226,7 +204,7 @@ func (c *compiler) entry() {
 			}
 		}
 		if !slices.Contains(c.spec.Edges, EdgeSpec{Start, e}) {
-			c.spec.Edges = slices.Insert(c.spec.Edges, 0, EdgeSpec{Start, e})
+			c.spec.Edges = append([]EdgeSpec{{Start, e}}, c.spec.Edges...)
 		}
 	}
 	hasEntry := slices.ContainsFunc(c.spec.Edges, func(e EdgeSpec) bool { return e.From == Start }) ||
@@ -361,9 +339,7 @@ func (c *compiler) conditionals() {
 			continue
 		}
 		c.chosen[from], c.free[from] = append(c.chosen[from], leads...), c.free[from] || free
-		if from == FromStart {
-			c.g.EntryRouters++
-		} else {
+		if from != FromStart {
 			c.g.Nodes[from].Routers++
 		}
 	}
@@ -466,7 +442,7 @@ func (c *compiler) reach() {
 	if c.anywhere {
 		anywhere()
 	}
-	if len(g.Entry)+g.EntryRouters == 0 { // any node with a way on may be the first
+	if _, routed := c.chosen[FromStart]; len(g.Entry) == 0 && !routed { // any node with a way on may be the first
 		for i, n := range g.Nodes {
 			if i == 0 || n.Command || len(n.Edges)+len(n.Joins)+n.Routers > 0 {
 				visit(i)

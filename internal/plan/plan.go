@@ -75,8 +75,7 @@ type Graph struct {
 	Nodes []Node
 	Joins []Join
 
-	Entry        []int // targets of the static edges out of Start
-	EntryRouters int   // number of routers on Start
+	Entry []int // targets of the static edges out of Start
 
 	Before, After []bool // static breakpoints by node; nil: none
 
@@ -88,7 +87,6 @@ type Graph struct {
 // Node is a compiled node.
 type Node struct {
 	Name    string
-	Index   int
 	Defer   bool
 	Task    bool
 	Command bool

@@ -74,10 +74,7 @@ func AskFirst[S, T any](key string, f func(s *S) (value any, opts []AskOption, a
 		n.local.First = func(s any) *local.Asking {
 			value, opts, asks := f(s.(*S))
 			raw, err := json.Marshal(value)
-			c := askConfig{}
-			for _, o := range opts {
-				o(&c)
-			}
+			c := askedWith(opts)
 			if !asks || err != nil || c.schema != nil && c.check() != nil {
 				return nil
 			}
@@ -93,8 +90,9 @@ func AskFirst[S, T any](key string, f func(s *S) (value any, opts []AskOption, a
 // the question is asked alone: whoever answers has only its schema. An answer that
 // the schema lets pass and the type does not is refused here, and the question
 // waits again.
-func ask[T any](ctx context.Context, t *local.Task, c *askConfig, a local.Asking) (T, error) {
+func ask[T any](ctx context.Context, t *local.Task, opts []AskOption, a local.Asking) (T, error) {
 	var answer T
+	c := askedWith(opts)
 	a.Schema, a.For = c.schema, c.in
 	if a.Schema == nil {
 		a.Schema = schemaFor[T]()

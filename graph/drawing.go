@@ -9,46 +9,22 @@ import (
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// overlay is a run that is drawn over a graph.
-type overlay struct {
-	visited []string
-	next    []string
-	failed  []string
-	waiting []string
-}
-
-func overlayOf(history []Entry[any], snap *Snapshot[any]) *overlay {
-	o := &overlay{next: snap.Next}
-	for _, e := range history {
-		o.visited = append(o.visited, e.Nodes...)
-	}
-	for _, i := range snap.Interrupts {
-		switch {
-		case i.When == "after":
-		case len(i.Path) > 0:
-			o.waiting = append(o.waiting, i.Path[0])
-		default:
-			o.waiting = append(o.waiting, i.Node)
-		}
-	}
-	for _, t := range snap.Tasks {
-		if t.Status == "failed" || t.Error != "" && t.Status != "done" {
-			o.failed = append(o.failed, t.Node)
-		}
-	}
-	return o
+// drawn is what a run that is drawn over a graph says of a node.
+type drawn struct {
+	status draw.Status
+	visits int
 }
 
 // inside draws what a node contains: its graph or, of several, each as a node of one that
 // stands for their choice.
 func (n *nodeConfig) inside(depth int) *draw.Graph {
 	if len(n.inner) == 1 {
-		return n.inner[0].drawing(depth-1, &overlay{})
+		return n.inner[0].drawing(depth-1, nil)
 	}
 	d := &draw.Graph{Name: n.name, Nodes: []draw.Node{{ID: Start, Kind: draw.KindStart}, {ID: End, Kind: draw.KindEnd}}}
 	for _, e := range n.inner {
 		name := e.prog.Plan.Name
-		d.Nodes = append(d.Nodes, draw.Node{ID: name, Kind: draw.KindSubgraph, Sub: e.drawing(depth-1, &overlay{})})
+		d.Nodes = append(d.Nodes, draw.Node{ID: name, Kind: draw.KindSubgraph, Sub: e.drawing(depth-1, nil)})
 		d.Edges = append(d.Edges, draw.Edge{From: Start, To: name, Kind: draw.EdgeDynamic}, draw.Edge{From: name, To: End, Kind: draw.EdgeStatic})
 	}
 	return d
@@ -57,16 +33,11 @@ func (n *nodeConfig) inside(depth int) *draw.Graph {
 // Drawing returns the graph's structure for the package draw, which turns it
 // into Mermaid, DOT, text, SVG or PNG: draw.Mermaid(g.Drawing(0), nil). It shows what is
 // inside subgraphs, depth levels deep; -1 means all.
-func (g *Graph[S]) Drawing(depth int) *draw.Graph { return g.made().drawing(depth, &overlay{}) }
+func (g *Graph[S]) Drawing(depth int) *draw.Graph { return g.made().drawing(depth, nil) }
 
-func (e *engine) drawing(depth int, c *overlay) *draw.Graph {
+func (e *engine) drawing(depth int, run map[string]drawn) *draw.Graph {
 	p := e.prog.Plan
 	spec := p.Spec()
-	for _, recorded := range [][]string{c.visited, c.waiting} { // maybe by an older program
-		for k, name := range recorded {
-			recorded[k] = p.Present(name)
-		}
-	}
 	d := &draw.Graph{Name: p.Name}
 	d.Nodes = append(d.Nodes, draw.Node{ID: Start, Kind: draw.KindStart})
 	for i, n := range p.Nodes {
@@ -74,7 +45,7 @@ func (e *engine) drawing(depth int, c *overlay) *draw.Graph {
 		node := draw.Node{
 			ID: n.Name, Label: cfg.label, Description: cfg.description, Tags: cfg.local.Tags, Deferred: n.Defer,
 			PauseBefore: p.Before != nil && p.Before[i], PauseAfter: p.After != nil && p.After[i],
-			Status: c.status(n.Name), Visits: count(c.visited, n.Name),
+			Status: run[n.Name].status, Visits: run[n.Name].visits,
 		}
 		if cfg.inner != nil {
 			node.Kind = draw.KindSubgraph
@@ -142,30 +113,6 @@ func hasImplicitEnd(p *plan.Graph) bool {
 	})
 }
 
-func (c *overlay) status(node string) draw.Status {
-	switch {
-	case slices.Contains(c.failed, node):
-		return draw.StatusFailed
-	case slices.Contains(c.waiting, node):
-		return draw.StatusInterrupted
-	case slices.Contains(c.next, node):
-		return draw.StatusCurrent
-	case slices.Contains(c.visited, node):
-		return draw.StatusVisited
-	}
-	return draw.StatusNone
-}
-
-func count(names []string, name string) int {
-	n := 0
-	for _, x := range names {
-		if x == name {
-			n++
-		}
-	}
-	return n
-}
-
 // Drawing returns the graph's structure with the thread drawn over it: the nodes that
 // were visited, those that are next, those that wait for answers and those that failed;
 // see [Graph.Drawing].
@@ -174,14 +121,41 @@ func (h *handle) Drawing(ctx context.Context, depth int) (*draw.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	var entries []Entry[any]
+	run := map[string]drawn{}
+	mark := func(node string, status draw.Status) { // whatever was said of it before
+		node = h.e.prog.Plan.Present(node) // what is recorded may be by an older program
+		d := run[node]
+		if d.status = status; status == draw.StatusVisited {
+			d.visits++
+		}
+		run[node] = d
+	}
 	for e, err := range h.history(ctx, HistoryQuery{}) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, e)
+		for _, n := range e.Nodes {
+			mark(n, draw.StatusVisited)
+		}
 	}
-	return h.e.drawing(depth, overlayOf(entries, &snap)), nil
+	for _, n := range snap.Next {
+		mark(n, draw.StatusCurrent)
+	}
+	for _, i := range snap.Interrupts {
+		switch {
+		case i.When == "after":
+		case len(i.Path) > 0:
+			mark(i.Path[0], draw.StatusInterrupted)
+		default:
+			mark(i.Node, draw.StatusInterrupted)
+		}
+	}
+	for _, t := range snap.Tasks {
+		if t.Status == "failed" || t.Error != "" && t.Status != "done" {
+			mark(t.Node, draw.StatusFailed)
+		}
+	}
+	return h.e.drawing(depth, run), nil
 }
 
 // String returns a summary of the graph in plain text.

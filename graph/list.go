@@ -32,7 +32,7 @@ type List[T any] struct {
 	stamp stamp
 	base  vec[T]
 	pend  []T  // added since Bind; only ever appended to
-	over  bool // pend replaces base
+	over  bool // base is none: what was there is replaced
 }
 
 // Add appends items. The slice is copied.
@@ -56,17 +56,12 @@ func (l *List[T]) Add(items ...T) {
 // Overwrite replaces the whole list by items. The slice is copied.
 func (l *List[T]) Overwrite(items ...T) {
 	l.stamp.own()
-	l.pend, l.over = nil, true
+	l.base, l.pend, l.over = vec[T]{}, nil, true
 	l.Add(items...)
 }
 
 // Len returns the number of items.
-func (l *List[T]) Len() int {
-	if l.over {
-		return len(l.pend)
-	}
-	return l.base.len() + len(l.pend)
-}
+func (l *List[T]) Len() int { return l.base.len() + len(l.pend) }
 
 // At returns the item at index i and panics, as indexing a slice does, when
 // there is none.
@@ -136,7 +131,7 @@ func (l List[T]) String() string { return fmt.Sprint(l.raw()) }
 // parts yields the items in the slices that they stand in, one after the other. They are
 // read-only.
 func (l *List[T]) parts(yield func([]T) bool) {
-	if l.over || l.base.parts(yield) {
+	if l.base.parts(yield) {
 		yield(l.pend)
 	}
 }
@@ -162,9 +157,6 @@ func (l *List[T]) raw() []T {
 
 // settle makes what is pending part of base.
 func (l *List[T]) settle() {
-	if l.over {
-		l.base = vec[T]{}
-	}
 	if len(l.pend) > 0 {
 		l.base.append(l.pend)
 	}

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"cmp"
 	"encoding"
 	"encoding/json"
@@ -47,7 +46,7 @@ type Map[K cmp.Ordered, V any] struct {
 	base  *immutable.SortedMap[K, V] // nil: empty
 	pend  map[K]optional[V]          // written since Bind; what is not set is deleted
 	grown int                        // by how many keys pend makes base longer
-	over  bool                       // pend replaces base
+	over  bool                       // base is none: what was there is replaced
 }
 
 // entry is one of a map's, or says what is done with a key.
@@ -76,7 +75,7 @@ func (m *Map[K, V]) Put(key K, value V) {
 
 func (m *Map[K, V]) put(key K, value V) {
 	m.own()
-	if _, has := m.lookup(key); !has {
+	if !m.lookup(key).set {
 		m.grown++
 	}
 	m.pend[key] = optional[V]{value, true}
@@ -85,7 +84,7 @@ func (m *Map[K, V]) put(key K, value V) {
 // Delete removes key, if there.
 func (m *Map[K, V]) Delete(key K) {
 	m.own()
-	if _, has := m.lookup(key); has {
+	if m.lookup(key).set {
 		m.grown--
 	}
 	if m.over {
@@ -98,8 +97,8 @@ func (m *Map[K, V]) Delete(key K) {
 // Overwrite replaces the whole map by a copy of entries.
 func (m *Map[K, V]) Overwrite(entries map[K]V) {
 	m.stamp.own()
+	m.base, m.over, m.grown = nil, true, len(entries)
 	m.pend = make(map[K]optional[V], len(entries))
-	m.over, m.grown = true, len(entries)
 	clone := cloner[V]()
 	for k, v := range entries {
 		if clone != nil {
@@ -111,17 +110,17 @@ func (m *Map[K, V]) Overwrite(entries map[K]V) {
 
 // Get returns the value of key and whether there is one.
 func (m *Map[K, V]) Get(key K) (V, bool) {
-	v, has := m.lookup(key)
-	if has {
-		v = cloned(v)
+	is := m.lookup(key)
+	if is.set {
+		is.value = cloned(is.value)
 	}
-	return v, has
+	return is.value, is.set
 }
 
 // Len returns the number of keys.
 func (m *Map[K, V]) Len() int {
-	if b := m.committed(); b != nil {
-		return b.Len() + m.grown
+	if m.base != nil {
+		return m.base.Len() + m.grown
 	}
 	return m.grown
 }
@@ -152,22 +151,14 @@ func (m *Map[K, V]) own() bool {
 	return own
 }
 
-func (m *Map[K, V]) committed() *immutable.SortedMap[K, V] {
-	if m.over {
-		return nil
+func (m *Map[K, V]) lookup(key K) (is optional[V]) {
+	if w, ok := m.pend[key]; ok {
+		return w
 	}
-	return m.base
-}
-
-func (m *Map[K, V]) lookup(key K) (V, bool) {
-	if s, ok := m.pend[key]; ok {
-		return s.value, s.set
+	if m.base != nil {
+		is.value, is.set = m.base.Get(key)
 	}
-	if b := m.committed(); b != nil {
-		return b.Get(key)
-	}
-	var zero V
-	return zero, false
+	return is
 }
 
 // each calls f for each entry, not cloned, in key order.
@@ -183,75 +174,92 @@ func (m *Map[K, V]) each(f func(K, V) bool) {
 	}
 }
 
-// entries returns the entries, not cloned, in key order.
-func (m *Map[K, V]) entries() []entry[K, V] {
-	es := make([]entry[K, V], 0, m.Len())
-	m.each(func(k K, v V) bool {
-		es = append(es, entry[K, V]{key: k, value: v})
-		return true
-	})
-	return es
+// written returns what is pending, in no order, in memory of its own.
+func (m *Map[K, V]) written() []entry[K, V] {
+	ops := make([]entry[K, V], 0, len(m.pend))
+	for k, w := range m.pend {
+		op := entry[K, V]{key: k, value: w.value}
+		if !w.set {
+			op.does = deletes
+		}
+		ops = append(ops, op)
+	}
+	return ops
 }
 
 // settle makes what is pending part of base.
 func (m *Map[K, V]) settle() {
-	if m.over || m.base == nil && len(m.pend) > 0 {
+	if len(m.pend) > 0 {
+		m.commit(m.written())
+	}
+	m.pend, m.grown, m.over = nil, 0, false
+}
+
+// commit does to base what ops say.
+func (m *Map[K, V]) commit(ops []entry[K, V]) {
+	if m.base == nil {
 		b := immutable.NewSortedMapBuilder[K, V](comparer[K]{})
-		for k, s := range m.pend {
-			if s.set {
-				b.Set(k, s.value)
+		for _, op := range ops {
+			if op.does != deletes {
+				b.Set(op.key, op.value)
 			}
 		}
 		m.base = b.Map()
-	} else {
-		for k, s := range m.pend {
-			if s.set {
-				m.base = m.base.Set(k, s.value)
-			} else {
-				m.base = m.base.Delete(k)
+		return
+	}
+	for _, op := range ops {
+		if op.does == deletes {
+			m.base = m.base.Delete(op.key)
+			continue
+		}
+		if op.does == keeps {
+			if _, has := m.base.Get(op.key); has {
+				continue
 			}
 		}
+		m.base = m.base.Set(op.key, op.value)
 	}
-	m.pend, m.grown, m.over = nil, 0, false
 }
 
 type comparer[K cmp.Ordered] struct{}
 
 func (comparer[K]) Compare(a, b K) int { return cmp.Compare(a, b) }
 
-// sortedMap returns a map of what is put.
-func sortedMap[K cmp.Ordered, V any](es []entry[K, V]) *immutable.SortedMap[K, V] {
-	b := immutable.NewSortedMapBuilder[K, V](comparer[K]{})
-	for _, e := range es {
-		if e.does != deletes {
-			b.Set(e.key, e.value)
-		}
-	}
-	return b.Map()
-}
-
 // IsZero reports whether the map is empty; encoding/json's omitzero uses it.
 func (m Map[K, V]) IsZero() bool { return m.Len() == 0 }
 
 // String formats the map as fmt.Sprint does a map.
 func (m Map[K, V]) String() string {
-	return fmt.Sprint(maps.Collect(func(yield func(K, V) bool) { m.each(yield) }))
+	return fmt.Sprint(maps.Collect(m.each))
 }
 
 // MarshalJSON returns an object, in the order of the keys.
-func (m Map[K, V]) MarshalJSON() ([]byte, error) {
+func (m Map[K, V]) MarshalJSON() (data []byte, err error) {
 	var o jsonobject.Writer
-	err := writeEntries(&o, m.entries(), nil)
+	m.each(func(k K, v V) bool {
+		var key string
+		if key, err = formatKey(k); err == nil {
+			data, err = marshalAt(key, v)
+		}
+		o.Member(key, data)
+		return err == nil
+	})
 	return o.Close(), err
 }
 
 // UnmarshalJSON replaces the map.
 func (m *Map[K, V]) UnmarshalJSON(data []byte) error {
-	es, err := unmarshalEntries[K, V](data, puts)
-	if err == nil {
-		*m = Map[K, V]{base: sortedMap(es)}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil {
+		return err
 	}
-	return err
+	c := mapChange[K, V]{ops: make([]entry[K, V], 0, len(object))}
+	if err := c.members(object, puts, false); err != nil {
+		return err
+	}
+	*m = Map[K, V]{}
+	m.commit(c.ops)
+	return nil
 }
 
 // Merger implements [field.Merging], for the engine.
@@ -274,35 +282,23 @@ func (f *mapMerger[K, V]) Bind() {
 // a key that isn't there: another may put it.
 func (f *mapMerger[K, V]) Change() (field.Change, error) {
 	m := (*Map[K, V])(f)
-	c, err := m.change()
-	if c == nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 	if err := m.stamp.check(); err != nil {
 		return nil, err
 	}
 	if len(m.pend) == 0 && !m.over {
 		return nil, nil
 	}
-	// The change gets memory of its own: the task may still write to pend.
-	c := &mapChange[K, V]{over: m.over, ops: make([]entry[K, V], 0, len(m.pend))}
-	for k, s := range m.pend {
-		if err := checkEntry(k, s.value); err != nil {
+	c := &mapChange[K, V]{over: m.over, ops: m.written()}
+	for i := range c.ops {
+		op := &c.ops[i]
+		if err := checkEntry(op.key, op.value); err != nil {
 			return nil, err
 		}
-		op := entry[K, V]{key: k, value: s.value}
-		if !s.set {
-			op.does = deletes
-		} else if b := m.committed(); b != nil {
-			if v, has := b.Get(k); has && equal(v, s.value) {
+		if op.does == puts && m.base != nil {
+			if v, has := m.base.Get(op.key); has && equal(v, op.value) {
 				op.does = keeps
 			}
 		}
-		c.ops = append(c.ops, op)
 	}
 	slices.SortFunc(c.ops, entry[K, V].compare)
 	return c, nil
@@ -313,7 +309,7 @@ var errNaNKey = errors.New("a key is NaN")
 // Write implements [field.Merger].
 func (f *mapMerger[K, V]) Write(c field.Change) error {
 	m := (*Map[K, V])(f)
-	mc, err := mapChangeAs[K, V](c)
+	mc, err := changeAs[*mapChange[K, V]](c)
 	if err != nil {
 		return err
 	}
@@ -321,10 +317,10 @@ func (f *mapMerger[K, V]) Write(c field.Change) error {
 		m.Overwrite(nil)
 	}
 	for _, op := range mc.ops {
-		switch v, has := m.lookup(op.key); {
+		switch is := m.lookup(op.key); {
 		case op.does == deletes:
 			m.Delete(op.key)
-		case op.does == puts || !has || equal(v, op.value):
+		case op.does == puts || !is.set || equal(is.value, op.value):
 			m.Put(op.key, op.value)
 		}
 	}
@@ -334,27 +330,15 @@ func (f *mapMerger[K, V]) Write(c field.Change) error {
 // Apply implements [field.Merger].
 func (f *mapMerger[K, V]) Apply(c field.Change) error {
 	m := (*Map[K, V])(f)
-	mc, err := mapChangeAs[K, V](c)
+	mc, err := changeAs[*mapChange[K, V]](c)
 	if err != nil {
 		return err
 	}
 	m.settle()
-	if mc.over || m.base == nil {
-		m.base = sortedMap(mc.ops)
-		return nil
+	if mc.over {
+		m.base = nil
 	}
-	for _, op := range mc.ops {
-		if op.does == deletes {
-			m.base = m.base.Delete(op.key)
-			continue
-		}
-		if op.does == keeps {
-			if _, has := m.base.Get(op.key); has {
-				continue
-			}
-		}
-		m.base = m.base.Set(op.key, op.value)
-	}
+	m.commit(mc.ops)
 	return nil
 }
 
@@ -363,12 +347,7 @@ func (f *mapMerger[K, V]) Apply(c field.Change) error {
 // the map first, "$keep" an object with what to put for keys that are then not
 // there. Other keys that begin with "$" are written with one more "$".
 func (*mapMerger[K, V]) DecodeChange(data []byte) (field.Change, error) {
-	c := new(mapChange[K, V])
-	if err := c.decode(data, opKeep); err != nil {
-		return nil, err
-	}
-	c.settle()
-	return c, nil
+	return decodeMap[K, V](data, false)
 }
 
 // Check implements [field.Checker].
@@ -381,7 +360,7 @@ func (*mapMerger[K, V]) Check(cs []field.Change) (later, earlier int, err error)
 	}
 	written := make(map[K]write, len(cs))
 	for i, c := range cs {
-		mc, err := mapChangeAs[K, V](c)
+		mc, err := changeAs[*mapChange[K, V]](c)
 		if err != nil {
 			return i, 0, err
 		}
@@ -408,13 +387,16 @@ func (*mapMerger[K, V]) Check(cs []field.Change) (later, earlier int, err error)
 // Keeps implements [field.Keeping].
 func (f *mapMerger[K, V]) Keeps(c field.Change) bool {
 	m := (*Map[K, V])(f)
-	mc, err := mapChangeAs[K, V](c)
-	if err != nil || mc.over {
-		return err == nil && equalEntries(mc.ops, (&Map[K, V]{base: m.base}).entries())
+	mc, err := changeAs[*mapChange[K, V]](c)
+	if err != nil || mc.over && len(mc.ops) != m.Len() {
+		return false
 	}
 	return !slices.ContainsFunc(mc.ops, func(op entry[K, V]) bool {
-		_, has := m.lookup(op.key)
-		return op.does == puts || has == (op.does == deletes)
+		if op.does == puts && !mc.over {
+			return true
+		}
+		is := m.lookup(op.key)
+		return is.set == (op.does == deletes) || mc.over && !equal(is.value, op.value)
 	})
 }
 
@@ -424,286 +406,225 @@ func (*mapMerger[K, V]) Infallible() bool { return true }
 // SchemaOf implements [field.Schemer].
 func (*mapMerger[K, V]) SchemaOf() any { return map[string]V(nil) }
 
-// mapChange first empties the map, if over is set, and then does what ops say. Those of
-// a Map and a Set are in the order of [entry.compare] and no key is in two of them; if
-// over is set, they put. Those of a MergeMap are in the order of their keys.
+// mapChange first empties the map, if over is set, and then does what ops say, which are in
+// the order of their keys. A Map and a Set have one for each key, and it puts if over is
+// set. A MergeMap folds what is put into what was there; of a key, only the first may
+// delete it.
 type mapChange[K cmp.Ordered, V any] struct {
-	over bool
-	ops  []entry[K, V]
+	over  bool
+	ops   []entry[K, V]
+	array bool // it is of a Set, and written as one: without values
 }
 
-// compare orders what is done by what it does, and then by the keys.
-func (e entry[K, V]) compare(o entry[K, V]) int {
-	return cmp.Or(cmp.Compare(o.does, e.does), cmp.Compare(e.key, o.key))
-}
+func (e entry[K, V]) compare(o entry[K, V]) int { return cmp.Compare(e.key, o.key) }
 
-// plain returns the change of a map as that, which that of a set is, too.
-func (c *mapChange[K, V]) plain() *mapChange[K, V] { return c }
-
-func mapChangeAs[K cmp.Ordered, V any](c field.Change) (*mapChange[K, V], error) {
-	if mc, ok := c.(interface{ plain() *mapChange[K, V] }); ok {
-		return mc.plain(), nil
+// byKey yields what is done with one key after the other.
+func (c *mapChange[K, V]) byKey(yield func(ops []entry[K, V]) bool) {
+	for ops := c.ops; len(ops) > 0; {
+		n := 1
+		for n < len(ops) && ops[n].key == ops[0].key {
+			n++
+		}
+		if !yield(ops[:n:n]) {
+			return
+		}
+		ops = ops[n:]
 	}
-	return changeAs[*mapChange[K, V]](c)
+}
+
+// settle puts ops in order and drops what comes to nothing by what is done to its key
+// later: all but the last or, if they are folded, what is deleted then.
+func (c *mapChange[K, V]) settle(folded bool) {
+	slices.SortStableFunc(c.ops, entry[K, V].compare)
+	left := c.ops[:0]
+	for ops := range c.byKey {
+		from := len(ops) - 1
+		for folded && from > 0 && ops[from].does != deletes {
+			from--
+		}
+		switch does := &ops[from].does; {
+		case c.over && *does == deletes:
+			from++
+		case c.over && *does == keeps: // nothing is there
+			*does = puts
+		}
+		left = append(left, ops[from:]...)
+	}
+	c.ops = left
 }
 
 func (c *mapChange[K, V]) overwrites() bool { return c.over }
 
 func (c *mapChange[K, V]) equals(o field.Change) bool {
-	oc, err := mapChangeAs[K, V](o)
-	return err == nil && equalEntries(c.ops, oc.ops)
-}
-
-func equalEntries[K cmp.Ordered, V any](a, b []entry[K, V]) bool {
-	return slices.EqualFunc(a, b, func(a, b entry[K, V]) bool {
+	return slices.EqualFunc(c.ops, o.(*mapChange[K, V]).ops, func(a, b entry[K, V]) bool {
 		return a.key == b.key && a.does == b.does && equal(a.value, b.value)
 	})
 }
 
-// settle leaves one operation of each key, the last one; to keep it is none where there
-// is another.
-func (c *mapChange[K, V]) settle() {
-	last := make(map[K]entry[K, V], len(c.ops))
-	for _, op := range c.ops {
-		if was, ok := last[op.key]; op.does == keeps && ok && (!c.over || was.does != deletes) {
-			continue
-		}
-		if c.over && op.does == keeps {
-			op.does = puts
-		}
-		last[op.key] = op
-	}
-	c.ops = c.ops[:0]
-	for _, op := range last {
-		if !c.over || op.does != deletes {
-			c.ops = append(c.ops, op)
-		}
-	}
-	slices.SortFunc(c.ops, entry[K, V].compare)
-}
-
-// MarshalJSON returns what decode reads.
+// MarshalJSON returns what decodeMap reads or, of a Set, its DecodeChange.
 func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
-	for _, op := range c.ops {
-		if err := encodable(op.value); err != nil {
-			return nil, fmt.Errorf("key %v: %w", op.key, err)
-		}
+	if c.array {
+		return c.marshalArrays()
 	}
 	var o jsonobject.Writer
-	ops := c.ops
-	if c.over {
-		n := 0
-		if len(ops) > 0 && ops[0].does == puts {
-			n = ascending(ops)
-		}
-		if err := writeMember(&o, opOverwrite, ops[:n]); err != nil {
-			return nil, err
-		}
-		ops = ops[n:]
-	}
-	var parts [][]byte
-	for len(ops) > 0 {
-		n := ascending(ops)
-		part, err := marshalPart(ops[:n])
+	var gone []string
+	var kept map[string]json.RawMessage
+	var more map[string][]json.RawMessage
+	for ops := range c.byKey {
+		key, err := formatKey(ops[0].key)
 		if err != nil {
 			return nil, err
 		}
-		parts, ops = append(parts, part), ops[n:]
+		if ops[0].does == deletes {
+			gone, ops = append(gone, key), ops[1:]
+		}
+		for i, op := range ops {
+			if err := encodable(op.value); err != nil {
+				return nil, fmt.Errorf("key %q: %w", key, err)
+			}
+			data, err := marshalAt(key, op.value)
+			switch {
+			case err != nil:
+				return nil, err
+			case i > 0:
+				if more == nil {
+					more = map[string][]json.RawMessage{}
+				}
+				more[key] = append(more[key], data)
+			case op.does == keeps:
+				if kept == nil {
+					kept = map[string]json.RawMessage{}
+				}
+				kept[key] = data
+			case c.over:
+				o.Member(key, data)
+			default:
+				o.Member(escapeKey(key), data)
+			}
+		}
 	}
-	switch {
-	case len(parts) == 1 && !c.over:
-		return parts[0], nil
-	case len(parts) > 0:
-		o.Member(opUpdates, append(append([]byte("["), bytes.Join(parts, []byte(","))...), ']'))
+	if c.over {
+		over := o.Close()
+		o = jsonobject.Writer{}
+		o.Member(opOverwrite, over)
+	}
+	operation := func(name string, v any) {
+		data, _ := json.Marshal(v) // of texts and JSON, which cannot fail
+		o.Member(name, data)
+	}
+	if gone != nil {
+		operation(opDelete, gone)
+	}
+	if kept != nil {
+		operation(opKeep, kept)
+	}
+	if more != nil {
+		operation(opUpdates, more)
 	}
 	return o.Close(), nil
 }
 
-// ascending returns how many of ops one object can hold: they are read in their order
-// again, and no key is in two of them.
-func ascending[K cmp.Ordered, V any](ops []entry[K, V]) int {
-	n := 1
-	for n < len(ops) && ops[n-1].key != ops[n].key && ops[n-1].compare(ops[n]) < 0 {
-		n++
+func marshalAt[V any](key string, v V) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("key %q: %w", key, err)
 	}
-	return n
+	return data, nil
 }
 
-func marshalPart[K cmp.Ordered, V any](ops []entry[K, V]) ([]byte, error) {
-	var o jsonobject.Writer
-	of := func(does deed) (part []entry[K, V]) {
-		n := 0
-		for n < len(ops) && ops[n].does == does {
-			n++
-		}
-		part, ops = ops[:n], ops[n:]
-		return part
+// decodeMap reads an update of a Map or, with updates that are folded, of a MergeMap.
+func decodeMap[K cmp.Ordered, V any](data []byte, folded bool) (field.Change, error) {
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(data, &object)
+	c := &mapChange[K, V]{ops: make([]entry[K, V], 0, len(object))}
+	_, c.over = object[opOverwrite]
+	over := takeFrom[map[string]json.RawMessage](object, opOverwrite, &err)
+	gone := takeFrom[[]json.RawMessage](object, opDelete, &err)
+	var kept map[string]json.RawMessage
+	var more map[string][]json.RawMessage
+	if folded {
+		more = takeFrom[map[string][]json.RawMessage](object, opUpdates, &err)
+	} else {
+		kept = takeFrom[map[string]json.RawMessage](object, opKeep, &err)
 	}
-	if gone := of(deletes); len(gone) > 0 {
-		keys, err := marshalKeys(gone)
-		if err != nil {
-			return nil, err
-		}
-		o.Member(opDelete, keys)
+	if err == nil {
+		err = c.members(kept, keeps, false) // first: all else comes after
 	}
-	if kept := of(keeps); len(kept) > 0 {
-		if err := writeMember(&o, opKeep, kept); err != nil {
-			return nil, err
+	if err == nil {
+		err = c.members(over, puts, false)
+	}
+	for i := 0; i < len(gone) && err == nil; i++ {
+		var key string
+		if json.Unmarshal(gone[i], &key) != nil {
+			key = string(gone[i]) // a number
+		}
+		err = c.add(deletes, key, nil)
+	}
+	if err == nil {
+		err = c.members(object, puts, true)
+	}
+	for _, key := range namesOf(more) {
+		for i := 0; i < len(more[key]) && err == nil; i++ {
+			err = c.add(puts, key, more[key][i])
 		}
 	}
-	err := writeEntries(&o, of(puts), escapeKey)
-	return o.Close(), err
+	if err != nil {
+		return nil, err
+	}
+	c.settle(folded)
+	return c, nil
 }
 
-// writeMember writes an object of entries as a member.
-func writeMember[K cmp.Ordered, V any](o *jsonobject.Writer, name string, es []entry[K, V]) error {
-	var in jsonobject.Writer
-	err := writeEntries(&in, es, nil)
-	o.Member(name, in.Close())
-	return err
+// takeFrom takes an operation out of an update.
+func takeFrom[T any](object map[string]json.RawMessage, op string, err *error) (v T) {
+	if data, ok := object[op]; ok && *err == nil {
+		read := new(T)
+		*err = json.Unmarshal(data, read)
+		v = *read
+	}
+	delete(object, op)
+	return v
 }
 
-// writeEntries writes values by their keys, as escape returns these if it isn't nil.
-func writeEntries[K cmp.Ordered, V any](o *jsonobject.Writer, es []entry[K, V], escape func(string) string) error {
-	for _, e := range es {
-		key, err := formatKey(e.key)
-		if err != nil {
+// members adds what is put or kept, by its keys.
+func (c *mapChange[K, V]) members(object map[string]json.RawMessage, does deed, escaped bool) error {
+	for _, name := range namesOf(object) {
+		key := name
+		if escaped {
+			var err error
+			if key, err = unescapeKey(name); err != nil {
+				return err
+			}
+		}
+		if err := c.add(does, key, object[name]); err != nil {
 			return err
 		}
-		data, err := json.Marshal(e.value)
-		if err != nil {
-			return fmt.Errorf("key %q: %w", key, err)
-		}
-		if escape != nil {
-			key = escape(key)
-		}
-		o.Member(key, data)
 	}
 	return nil
 }
 
-// unmarshalEntries reads what writeEntries wrote, in the order of the keys.
-func unmarshalEntries[K cmp.Ordered, V any](data []byte, does deed) ([]entry[K, V], error) {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, err
+// namesOf returns an object's names in order.
+func namesOf[V any](object map[string]V) []string {
+	names := make([]string, 0, len(object))
+	for name := range object {
+		names = append(names, name)
 	}
-	return entriesOf[K, V](raw, does, func(name string) (string, error) { return name, nil })
+	slices.Sort(names)
+	return names
 }
 
-func entriesOf[K cmp.Ordered, V any](raw map[string]json.RawMessage, does deed, unescape func(string) (string, error)) ([]entry[K, V], error) {
-	es := make([]entry[K, V], 0, len(raw))
-	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		key, err := unescape(name)
-		if err != nil {
-			return nil, err
-		}
-		e := entry[K, V]{does: does}
-		if e.key, err = parseKey[K](key); err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(raw[name], &e.value); err != nil {
-			return nil, fmt.Errorf("key %q: %w", key, err)
-		}
-		es = append(es, e)
-	}
-	slices.SortFunc(es, entry[K, V].compare)
-	return es, nil
-}
-
-// marshalKeys writes keys as an array of their texts.
-func marshalKeys[K cmp.Ordered, V any](es []entry[K, V]) ([]byte, error) {
-	texts := make([]string, len(es))
-	for i, e := range es {
-		var err error
-		if texts[i], err = formatKey(e.key); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(texts)
-}
-
-// unmarshalKeys reads what marshalKeys wrote, and numbers too, as keys to delete.
-func unmarshalKeys[K cmp.Ordered, V any](data []byte) ([]entry[K, V], error) {
-	var raws []json.RawMessage
-	if err := json.Unmarshal(data, &raws); err != nil {
-		return nil, err
-	}
-	es := make([]entry[K, V], len(raws))
-	for i, raw := range raws {
-		text := string(raw)
-		if text[0] == '"' {
-			if err := json.Unmarshal(raw, &text); err != nil {
-				return nil, err
-			}
-		}
-		var err error
-		if es[i].key, err = parseKey[K](text); err != nil {
-			return nil, err
-		}
-		es[i].does = deletes
-	}
-	return es, nil
-}
-
-// decode adds what an update in JSON does. It may have one operation more, "$keep" or
-// "$updates". Inside "$updates" there is none, and no "$overwrite".
-func (c *mapChange[K, V]) decode(data []byte, more string) error {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
+// add adds what is done with a key, given in JSON.
+func (c *mapChange[K, V]) add(does deed, key string, data []byte) (err error) {
+	op := entry[K, V]{does: does}
+	if op.key, err = parseKey[K](key); err != nil {
 		return err
 	}
-	take := func(op string) (data json.RawMessage, ok bool) {
-		data, ok = raw[op]
-		delete(raw, op)
-		return data, ok
-	}
-	add := func(ops []entry[K, V], err error) error {
-		c.ops = append(c.ops, ops...)
-		return err
-	}
-	var updates, kept json.RawMessage
-	switch more {
-	case opKeep:
-		kept, _ = take(opKeep)
-	case opUpdates:
-		updates, _ = take(opUpdates)
-	default:
-		for _, op := range []string{opOverwrite, opUpdates} {
-			if _, ok := raw[op]; ok {
-				return fmt.Errorf("%q inside %q", op, opUpdates)
-			}
+	if does != deletes {
+		if err := json.Unmarshal(data, &op.value); err != nil {
+			return fmt.Errorf("key %q: %w", key, err)
 		}
 	}
-	if over, ok := take(opOverwrite); ok {
-		c.over = true
-		if err := add(unmarshalEntries[K, V](over, puts)); err != nil {
-			return err
-		}
-	}
-	if gone, ok := take(opDelete); ok {
-		if err := add(unmarshalKeys[K, V](gone)); err != nil {
-			return err
-		}
-	}
-	if err := add(entriesOf[K, V](raw, puts, unescapeKey)); err != nil {
-		return err
-	}
-	if kept != nil {
-		return add(unmarshalEntries[K, V](kept, keeps))
-	}
-	if updates == nil {
-		return nil
-	}
-	var parts []json.RawMessage
-	if err := json.Unmarshal(updates, &parts); err != nil {
-		return err
-	}
-	for _, part := range parts {
-		if err := c.decode(part, ""); err != nil {
-			return err
-		}
-	}
+	c.ops = append(c.ops, op)
 	return nil
 }
 
@@ -811,11 +732,7 @@ func (m *MergeMap[K, V, R]) Delete(key K) {
 }
 
 func (m *MergeMap[K, V, R]) do(op entry[K, V]) {
-	var is optional[V]
-	if op.does != deletes {
-		v, has := m.view.lookup(op.key)
-		is = reduce[V, R](optional[V]{v, has}, op.value) // may panic: nothing is altered yet
-	}
+	is := foldMap[K, V, R](m.view.lookup(op.key), op) // may panic: nothing is altered yet
 	if !m.view.own() {
 		m.ops = m.ops[:len(m.ops):len(m.ops)] // so that append makes a copy
 	}
@@ -825,6 +742,18 @@ func (m *MergeMap[K, V, R]) do(op entry[K, V]) {
 	} else {
 		m.view.Delete(op.key)
 	}
+}
+
+// foldMap returns what ops of one key make of its value.
+func foldMap[K cmp.Ordered, V any, R Reducer[V]](is optional[V], ops ...entry[K, V]) optional[V] {
+	for _, op := range ops {
+		if op.does == deletes {
+			is = optional[V]{}
+		} else {
+			is = reduce[V, R](is, op.value)
+		}
+	}
+	return is
 }
 
 // Overwrite replaces the whole map by a copy of entries.
@@ -890,18 +819,12 @@ func (f *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
 			return nil, err
 		}
 	}
-	return mergeChange(f.view.over, f.ops[:len(f.ops):len(f.ops)]), nil
-}
-
-// mergeChange returns the change of a MergeMap. In what order different keys were written
-// makes no difference, so it is that of the keys.
-func mergeChange[K cmp.Ordered, V any](over bool, ops []entry[K, V]) *mapChange[K, V] {
-	byKey := func(a, b entry[K, V]) int { return cmp.Compare(a.key, b.key) }
-	if !slices.IsSortedFunc(ops, byKey) {
-		ops = slices.Clone(ops)
-		slices.SortStableFunc(ops, byKey)
+	c := &mapChange[K, V]{over: f.view.over, ops: f.ops[:len(f.ops):len(f.ops)]}
+	if len(c.ops) > 1 { // which may have to be put in order
+		c.ops = slices.Clone(c.ops)
 	}
-	return &mapChange[K, V]{over, ops}
+	c.settle(true)
+	return c, nil
 }
 
 func checkEntry[K cmp.Ordered, V any](k K, v V) error {
@@ -941,37 +864,32 @@ func (f *mergeMapMerger[K, V, R]) Apply(c field.Change) (err error) {
 	defer recovered(&err)
 	view := f.view
 	view.settle()
-	next := view.base
-	if mc.over || next == nil {
-		next = sortedMap[K, V](nil)
+	if mc.over || view.base == nil {
+		view.base = immutable.NewSortedMap[K, V](comparer[K]{})
 	}
-	for _, op := range mc.ops {
-		if op.does == deletes {
-			next = next.Delete(op.key)
-			continue
-		}
-		v, has := next.Get(op.key)
-		is := reduce[V, R](optional[V]{v, has}, op.value)
-		if err := checkEntry(op.key, is.value); err != nil {
+	next := view.base
+	for ops := range mc.byKey {
+		key := ops[0].key
+		is := foldMap[K, V, R](view.lookup(key), ops...)
+		if err := checkEntry(key, is.value); err != nil {
 			return err
 		}
-		next = next.Set(op.key, is.value)
+		if is.set {
+			next = next.Set(key, is.value)
+		} else {
+			next = next.Delete(key)
+		}
 	}
 	*f = mergeMapMerger[K, V, R]{view: Map[K, V]{base: next}}
 	return nil
 }
 
-// DecodeChange implements [field.Merger]. It takes an object with one update
-// for each of its keys. "$overwrite" gives an object that replaces the map
-// first, "$delete" the keys that are then deleted, "$updates" an array of
-// objects of this same form (but for "$overwrite") that come last, one after
-// another. Other keys that begin with "$" are written with one more "$".
+// DecodeChange implements [field.Merger]. It takes an object with one update for each of
+// its keys. "$overwrite" gives an object that replaces the map first, "$delete" the keys
+// that are then deleted, "$updates" an object with arrays of the updates that come after
+// the others of their keys. Other keys that begin with "$" are written with one more "$".
 func (*mergeMapMerger[K, V, R]) DecodeChange(data []byte) (field.Change, error) {
-	var c mapChange[K, V]
-	if err := c.decode(data, opUpdates); err != nil {
-		return nil, err
-	}
-	return mergeChange(c.over, c.ops), nil
+	return decodeMap[K, V](data, true)
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
@@ -986,29 +904,23 @@ func (*mergeMapMerger[K, V, R]) SchemaOf() any { return map[string]V(nil) }
 // scalars; others are taken to change the map.
 func (f *mergeMapMerger[K, V, R]) Keeps(c field.Change) bool {
 	mc, ok := c.(*mapChange[K, V])
-	if !ok || mc.over {
-		return ok && equalEntries(mc.ops, f.view.entries())
-	}
-	if !scalar[V]() && slices.ContainsFunc(mc.ops, func(op entry[K, V]) bool { return op.does != deletes }) {
+	if !ok {
 		return false
 	}
-	is := map[K]optional[V]{}
-	for _, op := range mc.ops {
-		v, seen := is[op.key]
-		if !seen {
-			v.value, v.set = f.view.lookup(op.key)
+	keys := 0
+	for ops := range mc.byKey {
+		keys++
+		was := f.view.lookup(ops[0].key)
+		is, more := was, ops
+		if mc.over {
+			is, more = optional[V]{ops[0].value, true}, ops[1:]
 		}
-		if op.does == deletes {
-			v = optional[V]{}
-		} else {
-			v = reduce[V, R](v, op.value)
+		if !scalar[V]() && slices.ContainsFunc(more, func(op entry[K, V]) bool { return op.does != deletes }) {
+			return false
 		}
-		is[op.key] = v
-	}
-	for k, v := range is {
-		if before, had := f.view.lookup(k); v.set != had || had && !equal(before, v.value) {
+		if is = foldMap[K, V, R](is, more...); is.set != was.set || is.set && !equal(is.value, was.value) {
 			return false
 		}
 	}
-	return true
+	return !mc.over || keys == f.view.Len()
 }

@@ -32,6 +32,13 @@ type askConfig struct {
 	in     time.Duration
 }
 
+func askedWith(opts []AskOption) (c askConfig) {
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
 // AnswerSchema sets the JSON Schema that the answer is checked against, in
 // place of the one that follows from its type. An option that is kept for several
 // questions reads it once.
@@ -82,11 +89,7 @@ func Interrupt[T any](ctx context.Context, key string, value any, opts ...AskOpt
 	if err != nil {
 		return zero, fmt.Errorf("value of interrupt %q: %w", key, err)
 	}
-	c := askConfig{}
-	for _, o := range opts {
-		o(&c)
-	}
-	return ask[T](ctx, t, &c, local.Asking{Key: key, Value: raw})
+	return ask[T](ctx, t, opts, local.Asking{Key: key, Value: raw})
 }
 
 // Once runs a named sub-step of a node and records its result: when the node

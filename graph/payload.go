@@ -1,10 +1,12 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // The payloads of sends are JSON. What most of them are, whole numbers and plain
@@ -48,32 +50,17 @@ func decodePayload[In any](raw json.RawMessage) (any, error) {
 			return in, nil
 		}
 	case *string:
-		if end := len(raw) - 1; end > 0 && raw[0] == '"' && raw[end] == '"' && state.PlainText(raw[1:end]) {
-			*p = string(raw[1:end])
+		if text, ok := jsonscan.Text(raw); ok {
+			*p = text
 			return in, nil
 		}
 	}
 	return in, json.Unmarshal(raw, in)
 }
 
-// wholeNumber reads what encodePayload writes. It knows no other JSON, such as
-// that with spaces, fractions or more digits than surely fit.
+// wholeNumber reads a whole number as encoding/json does.
 func wholeNumber(raw []byte) (n int64, ok bool) {
-	digits := raw
-	if len(raw) > 0 && raw[0] == '-' {
-		digits = raw[1:]
-	}
-	if len(digits) == 0 || len(digits) > 18 || digits[0] == '0' && len(raw) > 1 {
-		return 0, false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	if len(digits) < len(raw) {
-		n = -n
-	}
-	return n, true
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	digits := bytes.TrimPrefix(raw, []byte("-"))
+	return n, err == nil && raw[0] != '+' && (digits[0] != '0' || len(digits) == 1)
 }

@@ -49,10 +49,8 @@ func (Latest[T]) Reduce(_, update T) T { return update }
 // copied, and is used by one goroutine at a time.
 type Reduced[T any, R Reducer[T]] struct {
 	stamp stamp
-	base  optional[T]
-	view  optional[T] // base with what is pending folded in; valid when dirty
-	dirty bool        // something is pending
-	over  bool        // what is pending replaces base
+	value optional[T] // with what is pending folded in
+	over  bool        // the first that is pending has replaced it
 	pend  []T         // updates; only ever appended to
 }
 
@@ -68,13 +66,7 @@ func (r *Reduced[T, R]) Add(update T) {
 
 // write adds updates to the value or, if over is set, to none.
 func (r *Reduced[T, R]) write(over bool, updates ...T) {
-	view := r.current()
-	if over {
-		view = optional[T]{}
-	}
-	for _, u := range updates {
-		view = reduce[T, R](view, u) // may panic: nothing is altered yet
-	}
+	value := r.folded(over, updates) // may panic: nothing is altered yet
 	own := r.stamp.own()
 	if over {
 		r.over, r.pend = true, nil
@@ -82,22 +74,27 @@ func (r *Reduced[T, R]) write(over bool, updates ...T) {
 		r.pend = r.pend[:len(r.pend):len(r.pend)] // so that append makes a copy
 	}
 	r.pend = append(r.pend, updates...)
-	r.view, r.dirty = view, true
+	r.value = value
+}
+
+// folded returns what updates make of the value or, if over is set, of none.
+func (r *Reduced[T, R]) folded(over bool, updates []T) optional[T] {
+	value := r.value
+	if over {
+		value = optional[T]{}
+	}
+	for _, u := range updates {
+		value = reduce[T, R](value, u)
+	}
+	return value
 }
 
 // Get returns the value, the zero T when the field is unset.
-func (r *Reduced[T, R]) Get() T { return cloned(r.current().value) }
+func (r *Reduced[T, R]) Get() T { return cloned(r.value.value) }
 
 // Overwrite replaces the value by x without calling the reducer.
 func (r *Reduced[T, R]) Overwrite(x T) {
 	r.write(true, cloned(x))
-}
-
-func (r *Reduced[T, R]) current() optional[T] {
-	if r.dirty {
-		return r.view
-	}
-	return r.base
 }
 
 func reduce[T any, R Reducer[T]](current optional[T], update T) optional[T] {
@@ -109,15 +106,15 @@ func reduce[T any, R Reducer[T]](current optional[T], update T) optional[T] {
 }
 
 // IsZero reports whether the field is unset; encoding/json's omitzero uses it.
-func (r Reduced[T, R]) IsZero() bool { return !r.current().set }
+func (r Reduced[T, R]) IsZero() bool { return !r.value.set }
 
 // String formats the value as fmt.Sprint does.
-func (r Reduced[T, R]) String() string { return fmt.Sprint(r.current().value) }
+func (r Reduced[T, R]) String() string { return fmt.Sprint(r.value.value) }
 
 // MarshalJSON returns the JSON of the value, null when the field is unset.
 func (r Reduced[T, R]) MarshalJSON() ([]byte, error) {
-	if c := r.current(); c.set {
-		return json.Marshal(c.value)
+	if r.value.set {
+		return json.Marshal(r.value.value)
 	}
 	return []byte("null"), nil
 }
@@ -126,7 +123,7 @@ func (r Reduced[T, R]) MarshalJSON() ([]byte, error) {
 func (r *Reduced[T, R]) UnmarshalJSON(data []byte) error {
 	x, err := unmarshalOptional[T](data)
 	if err == nil {
-		*r = Reduced[T, R]{base: x}
+		*r = Reduced[T, R]{value: x}
 	}
 	return err
 }
@@ -145,10 +142,10 @@ func (r *Reduced[T, R]) Merger() field.Merger { return (*reducedMerger[T, R])(r)
 // reducedMerger is a Reduced as the engine sees it.
 type reducedMerger[T any, R Reducer[T]] Reduced[T, R]
 
-func (f *reducedMerger[T, R]) has() bool { return !(*Reduced[T, R])(f).IsZero() }
+func (f *reducedMerger[T, R]) has() bool { return f.value.set }
 
 func (f *reducedMerger[T, R]) whole() field.Change {
-	return &reducedChange[T]{updates: []T{(*Reduced[T, R])(f).current().value}}
+	return &reducedChange[T]{updates: []T{f.value.value}}
 }
 
 // MarshalSnapshot implements [field.Snapshotting]: a null that was set differs from none.
@@ -158,7 +155,7 @@ func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) {
 	}
 	data, err := json.Marshal(f.whole())
 	if string(data) == "null" {
-		data, err = json.Marshal(&reducedChange[T]{over: true, updates: []T{f.base.value}})
+		data, err = json.Marshal(&reducedChange[T]{over: true, updates: []T{f.value.value}})
 	}
 	return data, err
 }
@@ -178,9 +175,7 @@ func (f *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
 
 // Bind implements [field.Merger].
 func (f *reducedMerger[T, R]) Bind() {
-	if f.dirty {
-		*f = reducedMerger[T, R]{base: f.view}
-	}
+	f.over, f.pend = false, nil
 	f.stamp.bind()
 }
 
@@ -189,13 +184,13 @@ func (f *reducedMerger[T, R]) Change() (field.Change, error) {
 	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !f.dirty {
+	if len(f.pend) == 0 {
 		return nil, nil
 	}
 	if err := finite(f.pend...); err != nil {
 		return nil, err
 	}
-	if err := finite(f.view.value); err != nil {
+	if err := finite(f.value.value); err != nil {
 		return nil, err
 	}
 	return &reducedChange[T]{over: f.over, updates: f.pend[:len(f.pend):len(f.pend)]}, nil
@@ -224,17 +219,11 @@ func (f *reducedMerger[T, R]) Apply(c field.Change) (err error) {
 		return err
 	}
 	defer recovered(&err)
-	value := r.current()
-	if rc.over {
-		value = optional[T]{}
-	}
-	for _, u := range rc.updates {
-		value = reduce[T, R](value, u)
-	}
+	value := r.folded(rc.over, rc.updates)
 	if err := finite(value.value); err != nil {
 		return err
 	}
-	*r = Reduced[T, R]{base: value}
+	*r = Reduced[T, R]{value: value}
 	return nil
 }
 
@@ -289,17 +278,17 @@ func (f *reducedMerger[T, R]) Hash() (h uint64, ok bool) {
 	switch {
 	case !scalar[T]():
 		return 0, false
-	case !f.base.set:
+	case !f.value.set:
 		return 0, true
 	}
-	return hashScalar(&f.base.value), true
+	return hashScalar(&f.value.value), true
 }
 
 // Keeps implements [field.Keeping], for values that have no hash: updates are taken to
 // change them.
 func (f *reducedMerger[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
-	return ok && rc.over && f.base.set && len(rc.updates) == 1 && equal(rc.updates[0], f.base.value)
+	return ok && rc.over && f.value.set && len(rc.updates) == 1 && equal(rc.updates[0], f.value.value)
 }
 
 // reducedChange is updates of the value or, if over is set, of none, which is what the

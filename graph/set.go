@@ -53,8 +53,7 @@ func (s *Set[T]) Overwrite(elems ...T) {
 
 // Has reports whether e is in the set.
 func (s *Set[T]) Has(e T) bool {
-	_, has := s.elems().lookup(e)
-	return has
+	return s.elems().lookup(e).set
 }
 
 // Len returns the number of elements.
@@ -82,7 +81,7 @@ func (s *Set[T]) UnmarshalJSON(data []byte) error {
 	es, err := unmarshalElems[T](data, puts)
 	if err == nil {
 		*s = Set[T]{}
-		s.m.base = sortedMap(es)
+		s.elems().commit(es)
 	}
 	return err
 }
@@ -126,23 +125,25 @@ type setMerger[T cmp.Ordered] struct {
 // since another task of the superstep may overwrite the set, and so is removing
 // one that isn't there: another may add it.
 func (f *setMerger[T]) Change() (field.Change, error) {
-	c, err := (*Map[T, struct{}])(&f.mapMerger).change()
-	if c == nil {
+	mc, err := f.mapMerger.Change()
+	if mc == nil {
 		return nil, err
 	}
+	c := mc.(*mapChange[T, struct{}])
 	for _, op := range c.ops {
 		if err := finite(op.key); err != nil {
 			return nil, err
 		}
 	}
-	return &setChange[T]{*c}, nil
+	c.array = true
+	return c, nil
 }
 
 // DecodeChange implements [field.Merger]. It takes an array of the elements to
 // add, or an object with one or more of "$overwrite", "$remove", "$keep" and
 // "$add", which are done in this order; what is kept was there before.
 func (*setMerger[T]) DecodeChange(data []byte) (field.Change, error) {
-	c := new(setChange[T])
+	c := &mapChange[T, struct{}]{array: true}
 	ops, ok := operations(data, opOverwrite, opRemove, opKeep, opAdd)
 	if !ok {
 		ops = map[string]json.RawMessage{opAdd: data}
@@ -151,7 +152,7 @@ func (*setMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	for _, op := range []struct {
 		name string
 		does deed
-	}{{opOverwrite, puts}, {opRemove, deletes}, {opAdd, puts}, {opKeep, keeps}} {
+	}{{opKeep, keeps}, {opOverwrite, puts}, {opRemove, deletes}, {opAdd, puts}} {
 		if data, ok := ops[op.name]; ok {
 			es, err := unmarshalElems[T](data, op.does)
 			if err != nil {
@@ -160,20 +161,15 @@ func (*setMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 			c.ops = append(c.ops, es...)
 		}
 	}
-	c.settle()
+	c.settle(false)
 	return c, nil
 }
 
 // SchemaOf implements [field.Schemer].
 func (*setMerger[T]) SchemaOf() any { return []T(nil) }
 
-// setChange is a mapChange that is written as arrays.
-type setChange[T cmp.Ordered] struct {
-	mapChange[T, struct{}]
-}
-
-func (c *setChange[T]) MarshalJSON() ([]byte, error) {
-	var elems [3][]T // by what is done with them
+func (c *mapChange[K, V]) marshalArrays() ([]byte, error) {
+	var elems [3][]K // by what is done with them
 	for _, op := range c.ops {
 		elems[op.does] = append(elems[op.does], op.key)
 	}

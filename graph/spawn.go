@@ -149,10 +149,7 @@ func (s *Spawned[S]) Wait(ctx context.Context, opts ...AskOption) (*S, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c askConfig
-	for _, o := range opts {
-		o(&c)
-	}
+	c := askedWith(opts)
 	if c.schema != nil {
 		return nil, &CallError{Call: "Spawned.Wait", Node: t.Info().Node, Key: s.key, Reason: "nobody is asked: it takes no AnswerSchema"}
 	}

@@ -28,8 +28,8 @@ type Number interface {
 type Sum[N Number] struct {
 	stamp stamp
 	base  N
-	pend  N    // to add to base, or to replace it
-	over  bool // pend replaces base
+	pend  N    // to add to base
+	over  bool // base is 0: what was there is replaced
 }
 
 // Add adds n, which may be negative.
@@ -39,17 +39,12 @@ func (s *Sum[N]) Add(n N) {
 }
 
 // Get returns the sum.
-func (s *Sum[N]) Get() N {
-	if s.over {
-		return s.pend
-	}
-	return s.base + s.pend
-}
+func (s *Sum[N]) Get() N { return s.base + s.pend }
 
 // Overwrite sets the sum to n.
 func (s *Sum[N]) Overwrite(n N) {
 	s.stamp.own()
-	s.pend, s.over = n, true
+	s.base, s.pend, s.over = 0, n, true
 }
 
 // IsZero reports whether the sum is 0; encoding/json's omitzero uses it.

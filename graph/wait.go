@@ -69,11 +69,7 @@ func WaitFor[T any](ctx context.Context, key, event string, opts ...AskOption) (
 	if key == "" {
 		key = event
 	}
-	c := askConfig{}
-	for _, o := range opts {
-		o(&c)
-	}
-	return ask[T](ctx, t, &c, local.Asking{Key: key, Event: event})
+	return ask[T](ctx, t, opts, local.Asking{Key: key, Event: event})
 }
 
 // SendEvent sends an event to the thread, which must exist. It

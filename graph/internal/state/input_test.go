@@ -274,7 +274,7 @@ func TestAnUpdateOfPlainFieldsIsRefusedWhenItsSchemaRefusesIt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		doc := map[string]any{
 			"Flat": generated[flat]().Draw(rt, "flat"), "Pair": generated[[2]flat]().Draw(rt, "pair"), "When": time.Unix(0, 0).UTC(),
-			"Temp": celsius(1), "Quoted": "12", "Level": "high", "Sum": 3, "Set": []string{"a"}, "Merge": map[string]any{"a": 1, "$updates": []any{map[string]int{"a": 2}}},
+			"Temp": celsius(1), "Quoted": "12", "Level": "high", "Sum": 3, "Set": []string{"a"}, "Merge": map[string]any{"a": 1, "$updates": map[string][]int{"a": {2}}},
 		}
 		if published, update := j.of(rt, doc); published != nil || update != nil {
 			rt.Fatalf("%v is refused: %v, %v", doc, published, update)

@@ -527,7 +527,7 @@ type other struct {
 func TestOfTwoFieldsOfOneNameTheOuterCounts(t *testing.T) {
 	type twins struct {
 		base
-		other
+		*other
 	}
 	err := tool.New("f", "f", func(context.Context, twins) (string, error) { return "", nil }).Check()
 	if err == nil || !strings.Contains(err.Error(), `field "name": the fields Name and Title of tool_test.twins have this name`) {

@@ -21,6 +21,7 @@ import (
 type Schema struct {
 	*jsonschema.Schema
 	resolved *jsonschema.Resolved
+	inferred bool // by [Of]: the checker knows all that is in it
 }
 
 // Parse reads a schema from outside.
@@ -32,9 +33,14 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	return resolve(s, raw, nil)
 }
 
-// Complete makes a schema ready for [Schema.Read]: the defaults in it must match it.
-func Complete(s *jsonschema.Schema, raw json.RawMessage) (*Schema, error) {
-	return resolve(s, raw, &jsonschema.ResolveOptions{ValidateDefaults: true})
+// Complete makes a schema, which [Of] inferred or is from outside, ready for [Schema.Read]:
+// the defaults in it must match it.
+func Complete(s *jsonschema.Schema, raw json.RawMessage, inferred bool) (*Schema, error) {
+	made, err := resolve(s, raw, &jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err == nil {
+		made.inferred = inferred
+	}
+	return made, err
 }
 
 // resolve refuses a schema that leads to itself, that has references out of it, or types that
@@ -47,7 +53,7 @@ func resolve(s *jsonschema.Schema, raw json.RawMessage, opts *jsonschema.Resolve
 	if err == nil {
 		err = knownTypes(s)
 	}
-	return &Schema{s, resolved}, err
+	return &Schema{Schema: s, resolved: resolved}, err
 }
 
 // knownTypes reports a type that JSON doesn't have, which the library lets pass.
@@ -99,9 +105,11 @@ func (s *Schema) Check(data []byte) error {
 }
 
 func (s *Schema) check(v any) error {
-	err := s.resolved.Validate(plain(v))
-	if err == nil {
-		return nil
+	var err error
+	if !s.inferred {
+		if err = s.resolved.Validate(plain(v)); err == nil {
+			return nil
+		}
 	}
 	c := checker{root: s.Schema}
 	if c.check(s.Schema, v, nil); c.errs != nil {

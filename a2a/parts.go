@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/client"
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 type object = map[string]json.RawMessage
@@ -185,19 +185,7 @@ func fits(schema, value json.RawMessage) error {
 	if len(schema) == 0 || bytes.Equal(schema, []byte("null")) {
 		return nil
 	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return err
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		return err
-	}
-	var v any
-	if err := json.Unmarshal(value, &v); err != nil {
-		return err
-	}
-	return resolved.Validate(v)
+	return goschema.Check(schema, value)
 }
 
 // event returns what a run tells as an event of the protocol; nil if it is none. Pieces

@@ -66,7 +66,7 @@ func TestWhatEvaluatorsSayOfAnOutput(t *testing.T) {
 		{"no match", ``, `{"type":"matches","pattern":"^\\d+$"}`, `"4 2"`, `0.00: "4 2" doesn't match ^\d+$`},
 		{"a schema", ``, `{"type":"schema","schema":{"type":"object","required":["a"]}}`, `{"a":1}`, "pass"},
 		{"a schema of what a model wrote", ``, `{"type":"schema","schema":{"type":"object","required":["a"]}}`, `"{\"a\":1}"`, "pass"},
-		{"not the schema", ``, `{"type":"schema","schema":{"type":"object","required":["a"]}}`, `{}`, `0.00: validating root: required: missing properties: ["a"]`},
+		{"not the schema", ``, `{"type":"schema","schema":{"type":"object","required":["a"]}}`, `{}`, `0.00: a: is missing`},
 		{"a schema for text", ``, `{"type":"schema","schema":{"type":"string","maxLength":2}}`, `"12"`, "pass"},
 		{"a state, but the target is no graph", ``, `{"type":"state","want":{"a":1}}`, `1`, "error: the target gives no state: it is no graph"},
 	} {
@@ -189,7 +189,7 @@ func TestTheArgumentsOfOneToolAreChecked(t *testing.T) {
 		want string
 	}{
 		{eval.ToolArgs{Tool: "pay", Schema: schema}, "pass"},
-		{eval.ToolArgs{Tool: "pay", Schema: schema, Every: true}, `0.50: pay {"amount":200}: validating root: validating /properties/amount: maximum: 200/1 is greater than 100.000000`},
+		{eval.ToolArgs{Tool: "pay", Schema: schema, Every: true}, `0.50: pay {"amount":200}: amount: must be at most 100, not 200`},
 		{eval.ToolArgs{Tool: "pay", Args: json.RawMessage(`{"amount":7}`)}, `0.00: pay {"amount":50}: not {"amount":7}; pay {"amount":200}: not {"amount":7}`},
 		{eval.ToolArgs{Tool: "refund"}, `0.00: the tool "refund" isn't called`},
 	} {

@@ -5,40 +5,32 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/superstep-dev/superstep/internal/acyclic"
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 // follows validates a value.
-func follows(s *jsonschema.Resolved, v any) (Score, error) {
-	data, err := json.Marshal(v) // the validator wants plain numbers
-	if err == nil {
-		err = json.Unmarshal(data, &v)
-	}
+func follows(s *goschema.Schema, v any) (Score, error) {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return Score{}, err
 	}
-	if err := s.Validate(v); err != nil {
+	if err := s.Check(data); err != nil {
 		return Failed("%s", cut(err.Error())), nil
 	}
 	return Passed(), nil
 }
 
 // resolve reads a schema and reports whether it wants a string.
-func resolve(schema json.RawMessage) (r *jsonschema.Resolved, text bool, err error) {
+func resolve(schema json.RawMessage) (s *goschema.Schema, text bool, err error) {
 	if len(schema) == 0 {
 		return nil, false, errors.New(`"schema" is missing`)
 	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, false, fmt.Errorf("the schema: %w", err)
-	}
-	if r, err = s.Resolve(nil); err == nil {
+	if s, err = goschema.Parse(schema); err == nil {
 		err = acyclic.Check(schema)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("the schema: %w", err)
 	}
-	return r, s.Type == "string", nil
+	return s, s.Type == "string", nil
 }

@@ -3,23 +3,14 @@ package graph
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
-	"time"
-	"unicode/utf8"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/graph/internal/state"
-	"github.com/superstep-dev/superstep/internal/acyclic"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -131,112 +122,6 @@ func decode[T any](data json.RawMessage) (v T, err error) {
 // maxGiven is how much of a refused answer its error shows, in bytes.
 const maxGiven = 100
 
-// validate checks data against a JSON Schema.
-func validate(schema, data json.RawMessage) error {
-	resolved, err := resolve(schema)
-	if err != nil {
-		return fmt.Errorf("the schema itself is wrong: %w", err)
-	}
-	if !utf8.Valid(data) {
-		return errors.New("a string in it is not valid UTF-8")
-	}
-	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
-		return err
-	}
-	if err := resolved.Validate(v); err != nil {
-		return mismatch(err)
-	}
-	return nil
-}
-
-// resolve reads a JSON Schema.
-func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, err
-	}
-	if err := acyclic.Check(schema); errors.Is(err, acyclic.ErrCircular) {
-		return nil, err
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		return nil, err
-	}
-	return resolved, knownTypes(&s)
-}
-
-// knownTypes reports a type that JSON doesn't have, which the library lets pass.
-func knownTypes(s *jsonschema.Schema) error {
-	if s == nil {
-		return nil
-	}
-	for _, t := range append([]string{s.Type}, s.Types...) {
-		switch t {
-		case "", "null", "boolean", "integer", "number", "string", "array", "object":
-		default:
-			return fmt.Errorf("there is no type %q", t)
-		}
-	}
-	below := slices.Concat(s.PrefixItems, s.ItemsArray, s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{
-		s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems, s.AdditionalProperties, s.PropertyNames,
-		s.UnevaluatedProperties, s.Not, s.If, s.Then, s.Else,
-	})
-	for _, named := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties, s.DependentSchemas, s.DependencySchemas} {
-		below = slices.AppendSeq(below, maps.Values(named))
-	}
-	for _, one := range below {
-		if err := knownTypes(one); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// typeMismatch is how the library says that a value has another type; it prints
-// the value as Go does.
-var typeMismatch = regexp.MustCompile(`(?s)^type: .* has type "(\w+)", want (?:one of )?(.+)$`)
-
-// mismatch says in a sentence what the library says with the paths of all schemas
-// on the way there.
-func mismatch(err error) error {
-	at, text := "", err.Error()
-	for strings.HasPrefix(text, "validating ") {
-		path, rest, ok := strings.Cut(strings.TrimPrefix(text, "validating "), ": ")
-		if !ok {
-			return err
-		}
-		at, text = path, rest
-	}
-	switch m := typeMismatch.FindStringSubmatch(text); {
-	case m != nil:
-		text = fmt.Sprintf("it is of type %s, not %s", m[1], strings.Trim(m[2], `"`))
-	case strings.Contains(text, state.TimePattern):
-		text = "it is no time as RFC 3339 has it, such as " + time.RFC3339[:19] + "Z"
-	case strings.Contains(text, state.Base64Pattern):
-		text = "it is not written in base64"
-	case strings.HasPrefix(text, "anyOf: "), strings.HasPrefix(text, "oneOf: did not"):
-		text = "it has none of the forms that are allowed here"
-	}
-	var where strings.Builder
-	for path := at; ; {
-		_, rest, ok := strings.Cut(path, "/properties/")
-		if !ok {
-			break
-		}
-		name, _, _ := strings.Cut(rest, "/")
-		if where.Len() > 0 {
-			where.WriteByte('.')
-		}
-		where.WriteString(name)
-		path = rest[len(name):]
-	}
-	if where.Len() == 0 {
-		return errors.New(text)
-	}
-	return fmt.Errorf("%s: %s", where.String(), text)
-}
-
 // answerSchemas remembers the schemas of answer types: inferring one costs far
 // more than a node does.
 var answerSchemas sync.Map // reflect.Type to json.RawMessage
@@ -248,7 +133,7 @@ func schemaFor[T any]() json.RawMessage {
 		return s.(json.RawMessage)
 	}
 	var raw json.RawMessage
-	if s, err := state.AnswerSchema(t); err == nil {
+	if s, err := goschema.Of(t, goschema.Answer); err == nil {
 		if data, err := json.Marshal(s); err == nil && string(data) != "true" && string(data) != "{}" {
 			raw = data
 		}

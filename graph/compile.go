@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -120,7 +121,7 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 		problems = append(problems, Problem{Kind: plan.BadName, Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", d.spec.Name), Fix: "choose another: records bear it"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(set.schemas)) {
-		if _, err := resolve(set.schemas[name]); err != nil && set.schemas[name] != nil {
+		if _, err := goschema.Parse(set.schemas[name]); err != nil && set.schemas[name] != nil {
 			problems = append(problems, Problem{Kind: "option", Name: name, Text: fmt.Sprintf("the InputSchema of %q is no JSON Schema: %v", name, err)})
 		}
 		if p != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 // configType is the configuration that a graph declares.
@@ -43,7 +44,7 @@ func Configurable[C any](defaults C) Option {
 		if bad != nil {
 			err = fmt.Errorf("%v: %s", bad, why)
 		} else if t.defaults, err = json.Marshal(defaults); err == nil {
-			t.schema, err = state.AnswerSchema(t.typ)
+			t.schema, err = goschema.Of(t.typ, goschema.Answer)
 		}
 		if err == nil && shapeless(t.typ) {
 			err = errors.New("it is neither a struct nor a map with strings for keys")
@@ -129,7 +130,7 @@ func ConfigureJSON(config json.RawMessage) SubgraphOption {
 }
 
 func (t *configType) read(config []byte, v any) error {
-	return state.Read("configuration", config, t.schema, v)
+	return goschema.Decode("configuration", config, t.schema, v)
 }
 
 func undeclared(typ reflect.Type, t *configType) error {

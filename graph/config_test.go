@@ -68,10 +68,10 @@ func TestAConfigurationThatDoesNotFitIsRefused(t *testing.T) {
 	b := one(func(context.Context, *trail) error { ran = true; return nil })
 	g := compile(t, b, graph.Configurable(plainly()))
 	for data, want := range map[string]string{
-		`{"tnoe": "dry"}`:            `field "tnoe": there is no such member; did you mean "tone"?`,
+		`{"tnoe": "dry"}`:            `field "tnoe": unknown field; did you mean "tone"?`,
 		`{"tone": 5}`:                `field "tone": must be a string`,
-		`{"limit": 500}`:             `field "limit": the number 500 is out of range`,
-		`{"voice": {"pich": 5}}`:     `field "voice.pich": there is no such member; did you mean "pitch"?`,
+		`{"limit": 500}`:             `field "limit": must be at most 127, not 500`,
+		`{"voice": {"pich": 5}}`:     `field "voice.pich": unknown field; did you mean "pitch"?`,
 		`{"tone": "a", "tone": "b"}`: `field "tone": it is there twice`,
 		`"dry"`:                      `configuration: must be an object`,
 		`{`:                          `configuration: unexpected end`,

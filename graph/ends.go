@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
@@ -45,7 +46,7 @@ func SetInput[In, S any](b *Builder[S], put func(s *S, in In) error) *Builder[S]
 	schema := d.outside(reflect.TypeFor[In](), "SetInput", d.input != nil, put == nil)
 	d.input = &inputType{schema: schema, read: func(data []byte) (func(any) error, error) {
 		in := new(In)
-		if err := state.Read("input", data, schema, in); err != nil {
+		if err := goschema.Decode("input", data, schema, in); err != nil {
 			return nil, err
 		}
 		return func(s any) error { return put(s.(*S), *in) }, nil
@@ -95,7 +96,7 @@ func (d *draft) outside(t reflect.Type, what string, again, missing bool) *jsons
 	if bad, why := state.Unstorable(t); bad != nil {
 		wrong("use types that JSON can hold", "%v: %v: %s", t, bad, why)
 	}
-	schema, err := state.AnswerSchema(t)
+	schema, err := goschema.Of(t, goschema.Answer)
 	if err != nil {
 		wrong("use types that JSON can hold", "%v: %v", t, err)
 	}

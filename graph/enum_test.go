@@ -39,10 +39,10 @@ func TestEnumTagsLimitWhatIsTaken(t *testing.T) {
 		}
 	}
 	for data, says := range map[string]string{
-		`{"tone":"shrill"}`:            `field "tone": it is none of "dry", "loud"`,
-		`{"sizes":[1,3]}`:              `it is none of 1, 2`,
-		`{"sizes":{"$overwrite":[3]}}`: `it is none of 1, 2`,
-		`{"deep":{"kind":"c"}}`:        `it is none of "a", "b"`,
+		`{"tone":"shrill"}`:            `field "tone": must be one of "dry", "loud", not "shrill"`,
+		`{"sizes":[1,3]}`:              `must be one of 1, 2, not 3`,
+		`{"sizes":{"$overwrite":[3]}}`: `must be one of 1, 2, not 3`,
+		`{"deep":{"kind":"c"}}`:        `must be one of "a", "b", not "c"`,
 		`{"tone":"dry","sizes":[2,1]}`: "",
 		`{"deep":{"kind":"b"}}`:        "",
 	} {
@@ -51,7 +51,7 @@ func TestEnumTagsLimitWhatIsTaken(t *testing.T) {
 			t.Errorf("%s: %v", data, err)
 		}
 	}
-	if err := g.CheckJSON(graph.JSONConfig, []byte(`{"kind":"z"}`)); err == nil || !strings.Contains(err.Error(), `"kind": it is none of "a", "b"`) {
+	if err := g.CheckJSON(graph.JSONConfig, []byte(`{"kind":"z"}`)); err == nil || !strings.Contains(err.Error(), `"kind": must be one of "a", "b", not "z"`) {
 		t.Errorf("a configuration that isn't listed: %v", err)
 	}
 

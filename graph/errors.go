@@ -9,6 +9,7 @@ import (
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -301,7 +302,7 @@ type (
 	//	}
 	//
 	//	func (e *InputError) Error() string
-	InputError = state.InputError
+	InputError = goschema.InputError
 )
 
 // ParentError says that a graph which a node runs with [Call] ended by

@@ -557,7 +557,7 @@ func ExampleConfigurable() {
 	// a plain hello in 5 words <nil>
 	// a plain hello in 10 words <nil>
 	// a dry hello in 5 words <nil>
-	// field "tnoe": there is no such member; did you mean "tone"?
+	// field "tnoe": unknown field; did you mean "tone"?
 }
 
 func ExampleFor() {
@@ -636,7 +636,7 @@ func ExampleSetOutput() {
 	fmt.Println(err)
 	// Output:
 	// {"answer":"42"} <nil>
-	// field "Notes": there is no such member; remove it
+	// field "Notes": unknown field; remove it
 }
 
 func ExampleWithCheckpointer() {

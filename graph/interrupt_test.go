@@ -515,12 +515,12 @@ func TestARefusedAnswerIsExplained(t *testing.T) {
 	g := compile(t, b, stored()...)
 	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	for answer, want := range map[string]string{
-		`"four"`:                         `it is of type string, not object`,
-		`{"guests":4}`:                   `required: missing properties: ["where"]`,
-		`{"guests":4,"where":{"abc":1}}`: `where: `,
-		`{"guests":4,"where":{"city":{"name":"Bonn"}}}`:             `where.city: it is of type object, not string`,
-		`{"guests":"4","where":{"city":"Bonn"}}`:                    `guests: it is of type string, not integer`,
-		`{"guests":4,"where":{"city":"Bonn"},"names":["Kim",null]}`: `names: it is of type null, not string`,
+		`"four"`:                         `must be an object, not "four"`,
+		`{"guests":4}`:                   `where: is missing, an object`,
+		`{"guests":4,"where":{"abc":1}}`: `where.city: is missing, a string; where.abc: unknown field; remove it`,
+		`{"guests":4,"where":{"city":{"name":"Bonn"}}}`:             `where.city: must be a string, not {"name":"Bonn"}`,
+		`{"guests":"4","where":{"city":"Bonn"}}`:                    `guests: must be an integer, not "4"`,
+		`{"guests":4,"where":{"city":"Bonn"},"names":["Kim",null]}`: `names[1]: must be a string, not null`,
 	} {
 		_, err := g.Thread("t").Invoke(bg, g.Answer(json.RawMessage(answer)))
 		e := wantErr[*graph.AnswerError](t, err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
@@ -44,7 +45,7 @@ func askedWith(opts []AskOption) (c askConfig) {
 // questions reads it once.
 func AnswerSchema(schema json.RawMessage) AskOption {
 	check := sync.OnceValue(func() error {
-		_, err := resolve(schema)
+		_, err := goschema.Parse(schema)
 		return err
 	})
 	return func(c *askConfig) { c.schema, c.check = schema, check }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -390,7 +391,7 @@ func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, re
 			}
 		}
 		if schema != nil && !(q.When != "inside" && v == nil) {
-			if err := validate(schema, raw); err != nil {
+			if err := goschema.Check(schema, raw); err != nil {
 				return &AnswerError{Key: q.Key, Reason: "it has the wrong shape", Err: err}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 // FormatError says that an answer is not in the form that [Generate] asked for.
@@ -45,9 +46,9 @@ func Repair(n int) GenerateOption { return func(g *generation) { g.repairs = n }
 // Generate asks m for an answer in the form of a T, and returns it with the
 // response that it was read from, the last of several.
 //
-// The request's Output is the JSON Schema of T: see
-// [github.com/google/jsonschema-go/jsonschema.For] for how it follows from the
-// type; jsonschema tags describe fields to the model. A T that isn't an object
+// The request's Output is the JSON Schema of T. It follows from the type as that of a
+// tool's arguments does: jsonschema tags describe fields to the model, others limit them
+// (enum, minimum, pattern, ...). A T that isn't an object
 // in JSON, such as a slice, is asked for as the member "value" of one. An Output
 // that req has is kept; if it has a Schema, that is used instead of T's.
 //
@@ -92,16 +93,13 @@ func Generate[T any](ctx context.Context, m Model, req *Request, opts ...Generat
 // form is how an answer must look.
 type form struct {
 	output  Schema
-	schema  *jsonschema.Resolved
+	schema  *goschema.Schema
 	wrapped bool // it is the member "value"
 }
 
 const wrapper = "value"
 
 var rawJSON = reflect.TypeFor[json.RawMessage]()
-
-// anyJSON has raw JSON be anything; by its kind it would be a list of numbers.
-var anyJSON = &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{rawJSON: {}}}
 
 func formOf(t reflect.Type, asked *Schema) (*form, error) {
 	for t.Kind() == reflect.Pointer { // there is an answer, so it isn't nil
@@ -111,7 +109,7 @@ func formOf(t reflect.Type, asked *Schema) (*form, error) {
 	if asked != nil {
 		f.output = *asked
 	}
-	inferred, err := jsonschema.ForType(t, anyJSON)
+	inferred, err := goschema.Of(t, goschema.Output)
 	var s *jsonschema.Schema
 	switch {
 	case len(f.output.Schema) > 0:
@@ -131,14 +129,14 @@ func formOf(t reflect.Type, asked *Schema) (*form, error) {
 				Type:                 "object",
 				Properties:           map[string]*jsonschema.Schema{wrapper: s},
 				Required:             []string{wrapper},
-				AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+				AdditionalProperties: goschema.Nothing(),
 			}
 		}
 		if f.output.Schema, err = json.Marshal(s); err != nil {
 			return nil, fmt.Errorf("no JSON Schema for %v: %w", t, err)
 		}
 	}
-	if f.schema, err = s.Resolve(nil); err != nil {
+	if f.schema, err = goschema.Parse(f.output.Schema); err != nil {
 		return nil, fmt.Errorf("the JSON Schema for %v: %w", t, err)
 	}
 	return f, nil
@@ -159,11 +157,10 @@ func (f *form) read(m chat.Message, target any) error {
 	if data == "" {
 		return errors.New("it has no text")
 	}
-	var v any
-	if err := json.Unmarshal([]byte(data), &v); err != nil {
-		return fmt.Errorf("it is not JSON: %w", err)
+	if !json.Valid([]byte(data)) {
+		return fmt.Errorf("it is not JSON: %w", json.Unmarshal([]byte(data), new(any)))
 	}
-	if err := f.schema.Validate(v); err != nil {
+	if err := f.schema.Check([]byte(data)); err != nil {
 		return fmt.Errorf("it doesn't follow the schema: %w", err)
 	}
 	raw := json.RawMessage(data)

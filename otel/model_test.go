@@ -204,7 +204,7 @@ func TestHowACallOfAToolMayEnd(t *testing.T) {
 	wantTree(t, r.tree("error.type", "superstep.outcome"), `
 		execute_tool weather outcome=success
 		execute_tool weather type=_OTHER outcome=failed ERROR tool "weather": no city
-		execute_tool weather type=invalid_arguments outcome=failed ERROR tool "weather": invalid arguments: city: is missing, a string; town: unknown field
+		execute_tool weather type=invalid_arguments outcome=failed ERROR tool "weather": invalid arguments: city: is missing, a string; town: unknown field; remove it
 		execute_tool boom type=panic outcome=failed ERROR tool "boom": panic: boom`)
 
 	a, err := agent.New(agent.ReAct[agent.State]{Model: scripted.New(scripted.Call("asks", `{"city":"Bern"}`)), Tools: r.Tools(asks)},

@@ -68,9 +68,9 @@ func TestRunsAreConfiguredAsTheGraphDeclares(t *testing.T) {
 		t.Errorf("the thread's configuration has %v", got)
 	}
 	for says, part := range map[string]object{
-		`context: field "tnoe": there is no such member; did you mean "tone"?`: {"context": object{"tnoe": "dry"}},
-		`config.configurable: field "tnoe": there is no such member`:           {"config": object{"configurable": object{"tnoe": "dry"}}},
-		`context: field "tone": must be a string`:                              {"context": object{"tone": 5}},
+		`context: field "tnoe": unknown field; did you mean "tone"?`: {"context": object{"tnoe": "dry"}},
+		`config.configurable: field "tnoe": unknown field`:           {"config": object{"configurable": object{"tnoe": "dry"}}},
+		`context: field "tone": must be a string`:                    {"context": object{"tone": 5}},
 	} {
 		part["assistant_id"], part["graph_id"], part["input"] = "mannered", "mannered", object{}
 		if status, _, answer := c.ask(t.Context(), "POST", "/runs", string(encoded(part)), "Prefer", "handling=strict"); status != 422 || !strings.Contains(answer, says) {

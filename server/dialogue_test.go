@@ -805,7 +805,7 @@ func TestTheDialogueIsAGraph(t *testing.T) {
 		status int
 		text   string
 	}{
-		{object{"txt": "hi"}, 422, `field "txt": there is no such member; did you mean "text"?`},
+		{object{"txt": "hi"}, 422, `field "txt": unknown field; did you mean "text"?`},
 		{object{"messages": []any{object{"role": "assistant", "content": "hi"}}}, 200, "the last of messages is the user's"},
 		{object{"text": "hi", "user_message": "hi"}, 200, "has several things that begin a turn"},
 	} {

@@ -38,7 +38,7 @@ func TestARunTakesTheInputTypeAndGivesTheOutputType(t *testing.T) {
 	c := start(t, server.Graph(office(t)), quiet())
 	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
 	path := "/threads/" + thread
-	c.refused("POST", path+"/runs", object{"assistant_id": "office", "input": object{"city": "Ulm"}}, 422, `input: field "to": it is missing`)
+	c.refused("POST", path+"/runs", object{"assistant_id": "office", "input": object{"city": "Ulm"}}, 422, `input: field "to": is missing`)
 	out := call[object](c, "POST", path+"/runs/wait", object{"assistant_id": "office", "input": object{"to": "Ulm"}})
 	if out["booked"] != "Ulm" || out["city"] != nil || out["__interrupt__"] == nil {
 		t.Errorf("the run gives %v", out)

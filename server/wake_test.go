@@ -170,7 +170,7 @@ func TestAThreadWaitsAfterAWrongAnswer(t *testing.T) {
 	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
 	call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "booking", "input": object{}})
 	out := call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "booking", "command": object{"resume": "perhaps"}})
-	if text := fmt.Sprint(out["__error__"]); !strings.Contains(text, "it is of type string, not boolean") {
+	if text := fmt.Sprint(out["__error__"]); !strings.Contains(text, "must be a boolean, not") {
 		t.Errorf("the run came to %v", out)
 	}
 	if v := call[object](c, "GET", "/threads/"+thread, nil); v["status"] != "interrupted" || v["error"] != nil {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 // DefinitionError says what is wrong with how one or several tools are defined:
@@ -115,7 +117,7 @@ func checkRoot(schema json.RawMessage) error {
 		if !json.Valid(s) {
 			return errors.New("the schema isn't JSON")
 		}
-		return fmt.Errorf("the schema must be a JSON object, not %s", abbreviate(string(s)))
+		return fmt.Errorf("the schema must be a JSON object, not %s", goschema.Abbreviate(string(s)))
 	}
 	var root struct {
 		Type json.RawMessage `json:"type"`
@@ -127,7 +129,7 @@ func checkRoot(schema json.RawMessage) error {
 	case root.Type == nil:
 		return errors.New(`the schema's root must have "type": "object", but has no type`)
 	case string(root.Type) != `"object"`:
-		return fmt.Errorf(`the schema's root must have "type": "object", not %s`, abbreviate(string(root.Type)))
+		return fmt.Errorf(`the schema's root must have "type": "object", not %s`, goschema.Abbreviate(string(root.Type)))
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/chat"
-	"github.com/superstep-dev/superstep/internal/acyclic"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
@@ -19,7 +19,7 @@ import (
 type Function[In, Out any] struct {
 	spec chat.ToolSpec
 	fn   func(context.Context, In) (Out, error)
-	args *arguments
+	args *goschema.Schema
 	bad  error // a *DefinitionError
 }
 
@@ -62,12 +62,8 @@ func New[In, Out any](name, description string, fn func(ctx context.Context, in 
 	f.spec.Schema = raw
 	if err != nil {
 		d.add(name, err)
-	} else if resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true}); err != nil {
+	} else if f.args, err = goschema.Complete(schema, raw, !s.hasSchema); err != nil {
 		d.add(name, fmt.Errorf("the schema is wrong: %w", err))
-	} else if err := acyclic.Check(raw); errors.Is(err, acyclic.ErrCircular) {
-		d.add(name, fmt.Errorf("the schema is wrong: %w", err))
-	} else {
-		f.args = &arguments{schema: schema, resolved: resolved}
 	}
 	f.bad = d.err()
 	return f
@@ -88,8 +84,8 @@ func (s *settings) resolve(t reflect.Type) (*jsonschema.Schema, json.RawMessage,
 		}
 	} else {
 		var err error
-		if schema, err = infer(t); err != nil {
-			return nil, nil, fmt.Errorf("no schema can be inferred from %v: %w", t, err)
+		if schema, err = inferred(t); err != nil {
+			return nil, nil, err
 		}
 		if schema.Type != "object" {
 			return nil, nil, fmt.Errorf("the arguments must be a JSON object, which %v isn't; use a struct or the option Schema", t)
@@ -104,6 +100,29 @@ func (s *settings) resolve(t reflect.Type) (*jsonschema.Schema, json.RawMessage,
 	}
 	raw, err := json.Marshal(schema)
 	return schema, raw, err
+}
+
+// SchemaOf returns the JSON Schema that [New] infers for arguments of type T. T may be
+// any type whose JSON it can describe.
+func SchemaOf[T any]() (json.RawMessage, error) {
+	s, err := inferred(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// inferred returns the schema of what decodes into a type.
+func inferred(t reflect.Type) (*jsonschema.Schema, error) {
+	of := t
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	s, err := goschema.Of(of, goschema.Arguments)
+	if err != nil {
+		return nil, fmt.Errorf("no schema can be inferred from %v: %w", t, err)
+	}
+	return s, nil
 }
 
 // Spec describes the tool to models.
@@ -132,7 +151,7 @@ func (f *Function[In, Out]) Call(ctx context.Context, args json.RawMessage) (res
 		}
 	}()
 	var in In
-	if err := f.args.read(args, &in); err != nil {
+	if err := f.args.Read(args, &in); err != nil {
 		return Result{}, &Error{Tool: f.spec.Name, Kind: ErrorArguments, Err: err}
 	}
 	out, err := f.fn(ctx, in)

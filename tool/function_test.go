@@ -173,7 +173,7 @@ func TestBadArgumentsAreExplainedToTheModel(t *testing.T) { // TRPC-05
 		{"an element of a list", `{` + rest + `,"tags":["hot","warm"]}`, `tags[1]: must be one of "hot", "cold", not "warm"`},
 		{"a field of an element", `{` + rest + `,"others":[{"city":"a"},{"city":1}]}`, `others[1].city: must be a string, not 1`},
 		{"an unknown field", `{` + rest + `,"unit":"metric"}`, `unit: unknown field; did you mean "units"?`},
-		{"an unknown field like none", `{` + rest + `,"zzzzzzzzzz":1}`, `zzzzzzzzzz: unknown field`},
+		{"an unknown field like none", `{` + rest + `,"zzzzzzzzzz":1}`, `zzzzzzzzzz: unknown field; remove it`},
 		{"too big", `{` + rest + `,"limit":101}`, `limit: must be at most 100, not 101`},
 		{"too small", `{` + rest + `,"limit":0}`, `limit: must be at least 1, not 0`},
 		{"a fraction for an integer", `{` + rest + `,"limit":1.5}`, `limit: must be an integer, not 1.5`},
@@ -216,10 +216,11 @@ func TestBadArgumentsAreExplainedToTheModel(t *testing.T) { // TRPC-05
 func TestReferencesAndRulesThatOnlyTheLibraryKnows(t *testing.T) {
 	f := tool.New("f", "", nop[map[string]any], tool.Schema(json.RawMessage(`{"type":"object",
 		"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/n","default":{}}}}},
-		"properties":{"list":{"$ref":"#/$defs/n"},"one":{"anyOf":[{"type":"string"},{"type":"integer"}]}}}`)))
+		"properties":{"list":{"$ref":"#/$defs/n"},"one":{"anyOf":[{"type":"string"},{"type":"integer"}]},"even":{"multipleOf":2}}}`)))
 	for args, want := range map[string]string{
 		`{"list":{"next":{"v":"x"}}}`: `list.next.v: must be an integer, not "x"`,
-		`{"one":true}`:                "anyOf",
+		`{"one":true}`:                "one: has none of the forms that are allowed here",
+		`{"even":3}`:                  "multipleOf",
 	} {
 		_, err := f.Call(t.Context(), json.RawMessage(args))
 		var e *tool.Error
@@ -233,10 +234,6 @@ func TestReferencesAndRulesThatOnlyTheLibraryKnows(t *testing.T) {
 }
 
 type holder struct{ Next []holder }
-
-type named struct {
-	place `json:"at"`
-}
 
 func TestMistakesInADefinitionDoNotPanic(t *testing.T) {
 	for _, c := range []struct {
@@ -254,7 +251,6 @@ func TestMistakesInADefinitionDoNotPanic(t *testing.T) {
 		{"a type that holds itself", tool.New("f", "", nop[holder]), `tool "f": no schema can be inferred from tool_test.holder: field "Next": type tool_test.holder holds itself; give the schema with the option Schema`},
 		{"a function as a field", tool.New("f", "", nop[struct{ F func() }]), `tool "f": no schema can be inferred from struct { F func() }: field "F": JSON doesn't decode into a func()`},
 		{"an interface as a field", tool.New("f", "", nop[struct{ E error }]), `tool "f": no schema can be inferred from struct { E error }: field "E": JSON doesn't decode into an interface with methods: error`},
-		{"an embedded struct with a name", tool.New("f", "", nop[named]), `tool "f": no schema can be inferred from tool_test.named: field "at": an embedded struct can't have a name in JSON; make it a field`},
 		{"an enum of wrong type", tool.New("f", "", nop[struct {
 			N int `json:"n" enum:"1,x"`
 		}]), `field "n": tag enum:"1,x": "x" isn't JSON`},
@@ -266,7 +262,7 @@ func TestMistakesInADefinitionDoNotPanic(t *testing.T) {
 		}]), `field "s": tag minimum:"1": the field isn't a number`},
 		{"a broken pattern", tool.New("f", "", nop[struct {
 			S string `json:"s" pattern:"("`
-		}]), `the schema is wrong: `},
+		}]), `field "s": tag pattern:"(": error parsing regexp`},
 		{"a description like an assignment", tool.New("f", "", nop[struct {
 			S string `json:"s" jsonschema:"description=x"`
 		}]), `tag must not begin with 'WORD='`},
@@ -522,16 +518,28 @@ type base struct {
 	Name string `json:"name" enum:"a,b"`
 }
 
+type other struct {
+	Title string `json:"name"`
+}
+
 // A schema that requires a field twice is refused by providers, and what the
 // hidden field's tags say is not about the other.
-func TestTwoFieldsOfOneNameAreAMistake(t *testing.T) {
+func TestOfTwoFieldsOfOneNameTheOuterCounts(t *testing.T) {
+	type twins struct {
+		base
+		*other
+	}
+	err := tool.New("f", "f", func(context.Context, twins) (string, error) { return "", nil }).Check()
+	if err == nil || !strings.Contains(err.Error(), `field "name": the fields Name and Title of tool_test.twins have this name`) {
+		t.Errorf("got %v", err)
+	}
 	type in struct {
 		base
 		Title string `json:"name"`
 	}
-	err := tool.New("f", "f", func(context.Context, in) (string, error) { return "", nil }).Check()
-	if err == nil || !strings.Contains(err.Error(), `field "name": the fields Name and Title of tool_test.in have this name`) {
-		t.Errorf("got %v", err)
+	g := tool.New("f", "f", func(_ context.Context, in in) (string, error) { return in.Title + in.Name, nil })
+	if r, err := g.Call(t.Context(), json.RawMessage(`{"name":"z"}`)); err != nil || r.Text() != "z" {
+		t.Errorf("%s: %v, %v", g.Spec().Schema, r, err)
 	}
 	type hiding struct {
 		base

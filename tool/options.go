@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 // Option is a setting of [New].
@@ -34,17 +35,7 @@ func Strict() Option { return func(s *settings) { s.strict = true } }
 func Enum[T any](field string, values ...T) Option {
 	return func(s *settings) {
 		s.edits = append(s.edits, func(root *jsonschema.Schema) error {
-			p, err := find(root, field)
-			if err != nil {
-				return err
-			}
-			enum := make([]any, len(values))
-			for i, v := range values {
-				if enum[i], err = jsonValue(v); err != nil {
-					return err
-				}
-			}
-			return setEnum(p, field, enum)
+			return goschema.Enum(root, field, values)
 		})
 	}
 }

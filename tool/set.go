@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // Set is a list of tools with different names. It doesn't change and is safe for
@@ -99,18 +100,6 @@ func Unknown(name string, names []string) *Error {
 	return e
 }
 
-// didYouMean proposes the nearest name if one is near.
-func didYouMean(name string, names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	best := rank(name, names)[0]
-	if distance(fold(name), fold(best)) > max(len(name), len(best))/2 {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
 // rank orders names by their distance to name; equals stay in order.
 func rank(name string, names []string) []string {
 	type ranked struct {
@@ -120,7 +109,7 @@ func rank(name string, names []string) []string {
 	list := make([]ranked, len(names))
 	key := fold(name)
 	for i, n := range names {
-		list[i] = ranked{n, distance(key, fold(n))}
+		list[i] = ranked{n, plan.Distance(key, fold(n))}
 	}
 	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(a.d, b.d) })
 	out := make([]string, len(list))
@@ -132,34 +121,12 @@ func rank(name string, names []string) []string {
 
 // fold makes names that differ in case and separators alone the same. A model's
 // name may be of any length; what is compared isn't.
-func fold(s string) []rune {
+func fold(s string) string {
 	r := []rune(strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == '.' || unicode.IsSpace(r) {
 			return -1
 		}
 		return unicode.ToLower(r)
 	}, s))
-	return r[:min(len(r), 2*maxName)]
-}
-
-// distance is how many runes must be put in, taken out or replaced to get from
-// one to the other.
-func distance(a, b []rune) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i, x := range a {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j, y := range b {
-			d := diagonal
-			if x != y {
-				d++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(d, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return string(r[:min(len(r), 2*maxName)])
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/chat"
 )
@@ -182,3 +183,17 @@ var (
 	errTimeout = errors.New("the tool's time is over")
 	errGone    = errors.New("the tool ended its goroutine")
 )
+
+// boundary returns the greatest n not above max at which s can be cut without
+// breaking a rune.
+func boundary(s string, max int) int {
+	if max >= len(s) {
+		return len(s)
+	}
+	for n := max; n > max-utf8.UTFMax && n >= 0; n-- {
+		if utf8.RuneStart(s[n]) {
+			return n
+		}
+	}
+	return max // it isn't UTF-8 anyway
+}

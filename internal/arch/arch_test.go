@@ -75,7 +75,7 @@ var only = map[string][]string{
 	"cache":             {"internal/backend", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"field":             nil,
 	"remote":            {"chat", "client", "graph"},
-	"a2a":               {"chat", "client", "graph", "memory"},
+	"a2a":               {"internal/goschema", "chat", "client", "graph", "memory"},
 	"checkpoint":        {"internal/backend", "internal/jsonscan", "internal/pgdb", "internal/options", "internal/private", "internal/process", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     {"internal/backend"},
 	"internal/redisdb":  nil,
@@ -86,12 +86,13 @@ var only = map[string][]string{
 	"internal/core":     {"internal/plan", "checkpoint"},
 	"internal/local":    {"internal/core", "internal/plan", "internal/process", "cache", "checkpoint"},
 	"internal/acyclic":  nil,
+	"internal/goschema": {"internal/acyclic", "internal/plainjson", "internal/plan"},
 	"internal/jsonscan": nil,
 	"internal/seam":     nil,
 	"internal/sse":      nil,
 	"fleet":             {"internal/follow", "internal/local", "internal/options", "internal/pgdb", "internal/redisdb", "internal/seam", "chat", "checkpoint", "graph", "tool"},
 	"fleet/bus":         {"internal/follow", "internal/options", "internal/pgdb", "internal/redisdb"},
-	"graph":             {"internal/acyclic", "internal/jsonscan", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
+	"graph":             {"internal/goschema", "internal/jsonscan", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.

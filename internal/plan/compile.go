@@ -507,17 +507,21 @@ func quoteAll(names []string) string {
 
 // Nearest returns the name closest to the given one, or "" if none is close.
 func Nearest(name string, names []string) string {
-	best, bestDist := "", len([]rune(name))/2+1
+	size := utf8.RuneCountInString(name)
+	best, bestDist := "", size/2+1
 	for _, n := range names {
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < bestDist {
+		if size-utf8.RuneCountInString(n) >= bestDist {
+			continue // a name from outside may be very long
+		}
+		if d := Distance(strings.ToLower(name), strings.ToLower(n)); d < bestDist {
 			best, bestDist = n, d
 		}
 	}
 	return best
 }
 
-// distance is the number of runes that are dropped, added, changed or swapped between a and b.
-func distance(a, b string) int {
+// Distance is the number of runes that are dropped, added, changed or swapped between a and b.
+func Distance(a, b string) int {
 	ra, rb := []rune(a), []rune(b)
 	before, last, row := []int(nil), []int(nil), make([]int, len(rb)+1)
 	for j := range row {

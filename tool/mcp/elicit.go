@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/acyclic"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -97,7 +96,7 @@ func (k *inquiry) elicit(p *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 		return nil, k.refuse(errors.New("it asks a person, which it was told that this client can't: set Config.Elicit if one is to be asked"))
 	}
 	e := Elicitation{Server: k.c.plainName(), During: k.during, Message: p.Message, URL: p.URL}
-	var form *jsonschema.Resolved
+	var form *goschema.Schema
 	switch mode := p.Mode; {
 	case mode == "url", mode == "" && p.URL != "":
 		if p.URL == "" || p.RequestedSchema != nil {
@@ -125,7 +124,7 @@ func (k *inquiry) elicit(p *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 	case a.Action != Accept:
 		return nil, k.refuse(fmt.Errorf("Config.Elicit answered with the action %q: want accept, decline or cancel", a.Action))
 	case form != nil:
-		if res.Content, err = fill(form, a.Content); err != nil {
+		if err := form.Read(a.Content, &res.Content); err != nil {
 			return nil, k.refuse(fmt.Errorf("Config.Elicit answered with content that doesn't fit the form: %w", err))
 		}
 	}
@@ -133,7 +132,7 @@ func (k *inquiry) elicit(p *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 }
 
 // formOf returns the schema of a form.
-func formOf(schema any) (json.RawMessage, *jsonschema.Resolved, error) {
+func formOf(schema any) (json.RawMessage, *goschema.Schema, error) {
 	if schema == nil {
 		schema = map[string]any{"type": "object", "properties": map[string]any{}}
 	}
@@ -144,14 +143,11 @@ func formOf(schema any) (json.RawMessage, *jsonschema.Resolved, error) {
 	if err := tool.CheckSchema("form", raw); err != nil {
 		return nil, nil, err
 	}
-	if err := acyclic.Check(raw); err != nil {
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, nil, err
 	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, nil, err
-	}
-	form, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	form, err := goschema.Complete(s, raw, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,20 +160,6 @@ func formOf(schema any) (json.RawMessage, *jsonschema.Resolved, error) {
 		}
 	}
 	return raw, form, nil
-}
-
-// fill returns what was filled into a form, with its defaults.
-func fill(form *jsonschema.Resolved, content json.RawMessage) (map[string]any, error) {
-	values := map[string]any{}
-	if content = bytes.TrimSpace(content); len(content) > 0 && string(content) != "null" {
-		if err := json.Unmarshal(content, &values); err != nil {
-			return nil, err
-		}
-	}
-	if err := form.ApplyDefaults(&values); err != nil {
-		return nil, err
-	}
-	return values, form.Validate(values)
 }
 
 // pagesOf returns the pages that have to be opened before the server does anything,

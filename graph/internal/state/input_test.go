@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
 type (
@@ -142,7 +143,7 @@ func (j verdicts[S]) of(t rapid.TB, doc any) (published, update error) {
 	t.Helper()
 	data, v := tree(t, doc)
 	published, update = j.schema.Validate(v), j.typ.Update(new(S), data)
-	var input *state.InputError
+	var input *goschema.InputError
 	var unknown *state.UnknownFieldError
 	switch refused := errors.As(update, &input) || errors.As(update, &unknown); {
 	case published != nil && !refused:
@@ -299,28 +300,28 @@ func TestWhatIsWrongWithAnUpdateHasItsPath(t *testing.T) {
 	}
 	typ := typeOf[order](t)
 	for doc, want := range map[string]string{
-		with(`[1,2]`, `[1,2,3]`):                    `field "items[1].size": it has 3 items; give exactly 2`,
-		with(`[1,2]`, `[1,300]`):                    `field "items[1].size[1]": the number 300 is out of range; give one from -128 to 127`,
-		with(`"count":1`, `"count":-1`):             `field "items[1].count": the number -1 is out of range; give one from 0 to 65535`,
+		with(`[1,2]`, `[1,2,3]`):                    `field "items[1].size": must have exactly 2 items, not 3`,
+		with(`[1,2]`, `[1,300]`):                    `field "items[1].size[1]": must be at most 127, not 300`,
+		with(`"count":1`, `"count":-1`):             `field "items[1].count": must be at least 0, not -1`,
 		with(`"name":"n"`, `"name":null`):           `field "items[1].name": must be a string, not null`,
-		with(`"name":"n"`, `"NAME":"n"`):            `field "items[1].name": it is missing; give it` + "\n" + `field "items[1].NAME": there is no such member; did you mean "name"?`,
-		with(`"Tags":null`, `"Tags":"x"`):           `field "items[1].Tags": must be a list or null, not a JSON string`,
-		with(`"Code":"1"`, `"Code":1`):              `field "items[1].Code": must be a string, not a JSON number`,
+		with(`"name":"n"`, `"NAME":"n"`):            `field "items[1].name": is missing, a string` + "\n" + `field "items[1].NAME": unknown field; did you mean "name"?`,
+		with(`"Tags":null`, `"Tags":"x"`):           `field "items[1].Tags": must be an array or null, not "x"`,
+		with(`"Code":"1"`, `"Code":1`):              `field "items[1].Code": must be a string, not 1`,
 		with(`"Code":"1"`, `"Code":"1","Code":"2"`): `field "items[1].Code": it is there twice; give it once`,
 		with(`"name":"n"`, "\"name\":\"\xff\""):     `field "items[1].name": a string in it is not valid UTF-8; encode text as UTF-8, and bytes in base64`,
-		`{"by":{"a":[1,2.5]}}`:                      `field "by.a[1]": must be a whole number, not the JSON number 2.5`,
-		`{"by":{"a":[1,2],"b":[1]}}`:                `field "by.b": it has 1 item; give exactly 2`,
-		`{"by":{"$overwrite":{"b":[1]}}}`:           `field "by.$overwrite.b": it has 1 item; give exactly 2`,
-		`{"by":{"$$b":[1]}}`:                        `field "by.$$b": it has 1 item; give exactly 2`,
-		`{"doc":{"1.5":{}}}`:                        `field "doc.1.5": the keys are whole numbers; give such a key`,
+		`{"by":{"a":[1,2.5]}}`:                      `field "by.a[1]": must be an integer, not 2.5`,
+		`{"by":{"a":[1,2],"b":[1]}}`:                `field "by.b": must have exactly 2 items, not 1`,
+		`{"by":{"$overwrite":{"b":[1]}}}`:           `field "by.$overwrite.b": must have exactly 2 items, not 1`,
+		`{"by":{"$$b":[1]}}`:                        `field "by.$$b": must have exactly 2 items, not 1`,
+		`{"doc":{"1.5":{}}}`:                        `field "doc.1.5": its name must be an integer`,
 		`{"flat":null}`:                             `field "flat": must be an object, not null`,
 		"{\"flat\xff\":1}":                          `update: a string in it is not valid UTF-8; encode text as UTF-8, and bytes in base64`,
 		`{"flat":1,"flat":1}`:                       `field "flat": it is there twice; give it once`,
 		`null`:                                      `update: must be an object, not null`,
-		`[1]`:                                       `update: must be an object, not a JSON array`,
+		`[1]`:                                       `update: must be an object, not [1]`,
 	} {
 		err := typ.Update(new(order), []byte(doc))
-		var input *state.InputError
+		var input *goschema.InputError
 		if !errors.As(err, &input) || err.Error() != want {
 			t.Errorf("%s\n got %v\nwant %s", doc, err, want)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/jsonscan"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -417,7 +418,7 @@ func (e *UnknownFieldError) Error() string {
 // was.
 func (t *Type) Update(state any, data []byte) error {
 	s := t.at(state)
-	raw, values, err := ReadInput(data)
+	raw, values, err := goschema.Object(data)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -99,9 +98,9 @@ func (w *walker) structFields(t reflect.Type, prefix string, off uintptr) {
 			continue
 		}
 		path := prefix + sf.Name
-		tag := parseTag(sf)
+		tag := goschema.ParseTag(sf)
 		ft := sf.Type
-		if sf.Anonymous && !tag.named && !tag.skip {
+		if sf.Anonymous && !tag.Named && !tag.Skip {
 			switch {
 			case reflect.PointerTo(ft).Implements(mergingType):
 				// A field like any other.
@@ -117,7 +116,7 @@ func (w *walker) structFields(t reflect.Type, prefix string, off uintptr) {
 		case !sf.IsExported():
 			w.problem(path, ft, "an unexported field cannot be stored", "export it, or move it out of the state")
 			continue
-		case tag.skip:
+		case tag.Skip:
 			if _, unrecorded := mergerOf(ft).(field.Unrecorded); unrecorded {
 				w.problem(path, ft, `the tag json:"-" is not needed, as the field is never stored`, "remove the tag")
 			} else {
@@ -125,21 +124,21 @@ func (w *walker) structFields(t reflect.Type, prefix string, off uintptr) {
 			}
 			continue
 		}
-		if other, ok := w.names[tag.name]; ok {
-			w.problem(path, ft, fmt.Sprintf("its JSON name %q is that of field %s too", tag.name, other), "give it a name of its own with a json tag")
+		if other, ok := w.names[tag.Name]; ok {
+			w.problem(path, ft, fmt.Sprintf("its JSON name %q is that of field %s too", tag.Name, other), "give it a name of its own with a json tag")
 			continue
 		}
-		w.names[tag.name] = path
-		f := fieldInfo{name: tag.name, path: path, typ: ft, tag: sf.Tag, off: off + sf.Offset, omit: tag.omit}
+		w.names[tag.Name] = path
+		f := fieldInfo{name: tag.Name, path: path, typ: ft, tag: sf.Tag, off: off + sf.Offset, omit: tag.Omit}
 		if reflect.PointerTo(ft).Implements(mergingType) {
 			w.mergingField(&f)
 		} else {
-			f.quoted = tag.quoted && quotable(ft)
+			f.quoted = tag.Quoted && goschema.Quotable(ft)
 			w.plainField(&f, path, ft, f.off)
 		}
-		if _, ok := f.tag.Lookup("enum"); ok {
+		if goschema.Limits(f.tag) {
 			if _, err := f.valueSchema(); err != nil {
-				w.problem(f.path, f.typ, err.Error(), "list values of the field's type, with commas between")
+				w.problem(f.path, f.typ, err.Error(), "let the tag say what the field's type can have")
 			}
 		}
 		w.fields = append(w.fields, f)
@@ -211,7 +210,7 @@ func unstorable(t reflect.Type, seen map[reflect.Type]bool) (reflect.Type, strin
 		visible := 0
 		for i := range t.NumField() {
 			sf := t.Field(i)
-			if !sf.IsExported() && !sf.Anonymous || parseTag(sf).skip {
+			if !sf.IsExported() && !sf.Anonymous || goschema.ParseTag(sf).Skip {
 				continue
 			}
 			visible++
@@ -282,16 +281,16 @@ func (w *walker) plainStruct(f *fieldInfo, path string, t reflect.Type, off uint
 			continue
 		}
 		if !own {
-			tag := parseTag(sf)
-			other, dup := names[tag.name]
+			tag := goschema.ParseTag(sf)
+			other, dup := names[tag.Name]
 			switch {
-			case tag.skip:
+			case tag.Skip:
 				w.problem(sub, sf.Type, `a field with the tag json:"-" cannot be stored`, "remove the tag")
-			case embedded && !tag.named:
+			case embedded && !tag.Named:
 			case dup:
-				w.problem(sub, sf.Type, fmt.Sprintf("its JSON name %q is that of field %s too", tag.name, other), "give it a name of its own with a json tag")
+				w.problem(sub, sf.Type, fmt.Sprintf("its JSON name %q is that of field %s too", tag.Name, other), "give it a name of its own with a json tag")
 			}
-			names[tag.name] = sub
+			names[tag.Name] = sub
 		}
 		w.plainField(f, sub, sf.Type, off+sf.Offset)
 	}
@@ -342,50 +341,4 @@ func advice(t reflect.Type) (reason, fix string) {
 	default:
 		return "it cannot be stored", fmt.Sprintf("use graph.Untracked[%v]", t)
 	}
-}
-
-// tag is a field's json tag.
-type tag struct {
-	name   string
-	named  bool // by the tag
-	skip   bool
-	omit   bool
-	quoted bool
-}
-
-func parseTag(sf reflect.StructField) tag {
-	text := sf.Tag.Get("json")
-	if text == "-" {
-		return tag{name: sf.Name, skip: true}
-	}
-	name, options, _ := strings.Cut(text, ",")
-	t := tag{name: sf.Name}
-	if name != "" && validName(name) {
-		t.name, t.named = name, true
-	}
-	for option := range strings.SplitSeq(options, ",") {
-		switch option {
-		case "omitempty", "omitzero":
-			t.omit = true
-		case "string":
-			t.quoted = true
-		}
-	}
-	return t
-}
-
-// validName reports whether encoding/json takes a name from a tag.
-func validName(name string) bool {
-	for _, c := range name {
-		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", c) && !unicode.IsLetter(c) && !unicode.IsDigit(c) {
-			return false
-		}
-	}
-	return true
-}
-
-// quotable reports whether encoding/json heeds the tag option "string".
-func quotable(t reflect.Type) bool {
-	k := t.Kind()
-	return k == reflect.String || k >= reflect.Bool && k <= reflect.Float64
 }

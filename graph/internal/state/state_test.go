@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -667,7 +668,7 @@ func TestUpdate(t *testing.T) {
 		{`{"topik":"x","Score":1}`, `unknown field "topik"; did you mean "topic"?`},
 		{`{"Score":"x","topic":1}`, `field "topic"`},
 		{`{"Score":"x","topic":1}`, `field "Score"`},
-		{`{"Where":{"Z":1}}`, `field "Where.Z": there is no such member`},
+		{`{"Where":{"Z":1}}`, `field "Where.Z": unknown field; remove it`},
 		{`{"Scores":{"$nope":1}}`, `unknown operation "$nope"`},
 		{`{"jokes":["x"],"Best":666}`, `field "Best"`},
 		{`[]`, `update`},
@@ -1127,14 +1128,14 @@ func TestATagThatIsNoDescriptionIsRefused(t *testing.T) {
 			A int `jsonschema:"required=true,how many"`
 		}](),
 	} {
-		if s, err := state.AnswerSchema(typ); err == nil || s != nil || !strings.Contains(err.Error(), `"A"`) {
+		if s, err := goschema.Of(typ, goschema.Answer); err == nil || s != nil || !strings.Contains(err.Error(), `"A"`) {
 			t.Errorf("%v: %v, %v", typ, s, err)
 		}
 	}
 }
 
 func TestASchemaHasFieldsInTheirOrder(t *testing.T) {
-	s, err := state.AnswerSchema(reflect.TypeFor[[]struct{ B, A, C int }]())
+	s, err := goschema.Of(reflect.TypeFor[[]struct{ B, A, C int }](), goschema.Answer)
 	data, merr := json.Marshal(s)
 	if err = errors.Join(err, merr); err != nil || !strings.Contains(string(data), `"properties":{"B"`) {
 		t.Errorf("%s, %v", data, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -304,7 +305,7 @@ func (l *layout) init(fields []fieldInfo) {
 		f.salt = mix(maphash.String(seed, f.name)) | 1
 		key, _ := json.Marshal(f.name) // a string cannot fail
 		f.key = string(key) + ":"
-		if f.tab == nil && !f.quoted && f.typ != reflect.TypeFor[json.Number]() && !marshals(f.typ) {
+		if f.tab == nil && !f.quoted && !goschema.Opaque(f.typ) {
 			f.simple = f.typ.Kind()
 		}
 		l.byName[f.name] = int32(i)
@@ -325,12 +326,6 @@ func (l *layout) init(fields []fieldInfo) {
 			l.group(f)
 		}
 	}
-}
-
-// marshals reports whether a type has methods that encoding/json calls.
-func marshals(typ reflect.Type) bool {
-	p := reflect.PointerTo(typ) // has the methods of typ as well
-	return p.Implements(marshalerType) || p.Implements(textMarshalerType) || p.Implements(unmarshalerType) || p.Implements(textUnmarshalerType)
 }
 
 // group adds the last of l.plain, f, to the last group or to a new one.

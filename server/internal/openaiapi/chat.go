@@ -26,81 +26,36 @@ var chatParameters = func() map[string]parameter {
 	return out
 }()
 
-type chatUsage struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
-	Total      int `json:"total_tokens"`
-	Details    struct {
-		Cached int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-	OutDetails struct {
-		Reasoning int `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
+// object is what JSON calls one.
+type object = map[string]any
 
-func chatUsageOf(u chat.Usage) *chatUsage {
-	out := &chatUsage{Prompt: u.Input, Completion: u.Output, Total: u.Total()}
-	out.Details.Cached, out.OutDetails.Reasoning = u.CacheRead, u.Reasoning
-	return out
-}
-
-type chatCall struct {
-	Index    *int         `json:"index,omitempty"` // of pieces
-	ID       string       `json:"id"`
-	Type     string       `json:"type"`
-	Function chatFunction `json:"function"`
-}
-
-type chatFunction struct {
-	Name string `json:"name"`
-	Args string `json:"arguments"`
-}
-
-type chatMessage struct {
-	Role      string     `json:"role,omitempty"`
-	Content   *string    `json:"content,omitempty"`
-	Reasoning string     `json:"reasoning_content,omitempty"`
-	ToolCalls []chatCall `json:"tool_calls,omitempty"`
-	Refusal   *string    `json:"refusal,omitempty"`
-}
-
-type chatChoice struct {
-	Index   int          `json:"index"`
-	Message *chatMessage `json:"message,omitempty"`
-	Delta   *chatMessage `json:"delta,omitempty"`
-	Finish  *string      `json:"finish_reason"`
-	Logs    *struct{}    `json:"logprobs"` // null
-}
-
-type chatAnswer struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *chatUsage   `json:"usage,omitempty"`
+func chatUsageOf(u chat.Usage) object {
+	return object{
+		"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Total(),
+		"prompt_tokens_details": object{"cached_tokens": u.CacheRead}, "completion_tokens_details": object{"reasoning_tokens": u.Reasoning},
+	}
 }
 
 // finish says why the answer ends, in OpenAI's words. That a model called a tool is no
 // reason: the graph has gone on since.
-func (s *speech) reason() *string {
+func (s *speech) reason() string {
 	switch {
 	case len(s.calls) > 0:
-		return orNull("tool_calls")
+		return "tool_calls"
 	case s.finish == chat.FinishLength:
-		return orNull("length")
+		return "length"
 	case s.finish == chat.FinishFilter:
-		return orNull("content_filter")
+		return "content_filter"
 	}
-	return orNull("stop")
+	return "stop"
 }
 
-func (s *speech) chatCalls(pieces bool) []chatCall {
-	var out []chatCall
+func (s *speech) chatCalls(pieces bool) []object {
+	var out []object
 	for i, c := range s.calls {
-		one := chatCall{ID: c.id, Type: "function", Function: chatFunction{askTool, c.args}}
+		one := object{"id": c.id, "type": "function", "function": object{"name": askTool, "arguments": c.args}}
 		if pieces {
-			one.Index = &i
+			one["index"] = i
 		}
 		out = append(out, one)
 	}
@@ -143,7 +98,7 @@ func (a API) Chat(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := chatAnswer{ID: "chatcmpl-" + run.ID(), Object: "chat.completion", Created: time.Now().Unix(), Model: c.model}
+	one := object{"id": "chatcmpl-" + run.ID(), "object": "chat.completion", "created": time.Now().Unix(), "model": c.model}
 	return attend(r, run, func() (any, error) {
 		if streams {
 			return nil, a.streamChat(w, r, c, run, one, options.Usage)
@@ -174,21 +129,17 @@ func messageOf(raw json.RawMessage) (chat.Message, error) {
 
 // listen follows a run to its end.
 func listen(r *http.Request, c *conversation, run turn.Run, s *speech, beat func() error, say func(text, reasoning string) error) error {
-	for ev, err := range run.Events(r.Context(), beat) {
-		if err != nil {
-			return err
-		}
+	end, err := run.Follow(r.Context(), beat, func(ev turn.Event) error {
 		p, ok := ev.(*turn.Piece)
 		if !ok {
-			continue
+			return nil
 		}
-		if text, reasoning := s.hear(p); text+reasoning != "" {
-			if err := say(text, reasoning); err != nil {
-				return err
-			}
+		text, reasoning := s.hear(p)
+		if text+reasoning == "" {
+			return nil
 		}
-	}
-	end, err := run.End(r.Context())
+		return say(text, reasoning)
+	})
 	if err != nil {
 		return err
 	}
@@ -199,7 +150,7 @@ func listen(r *http.Request, c *conversation, run turn.Run, s *speech, beat func
 	return err
 }
 
-func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer) (any, error) {
+func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one object) (any, error) {
 	var s speech
 	thought := ""
 	err := listen(r, c, run, &s, nil, func(_, reasoning string) error { thought += reasoning; return nil })
@@ -207,47 +158,59 @@ func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, 
 		noRetry(w)
 		return nil, err
 	}
-	text := s.text.String()
-	one.Choices = []chatChoice{{Message: &chatMessage{Role: "assistant", Content: &text, Reasoning: thought, ToolCalls: s.chatCalls(false)}, Finish: s.reason()}}
-	one.Usage = chatUsageOf(s.usage)
+	message := object{"role": "assistant", "content": s.text.String()}
+	if thought != "" {
+		message["reasoning_content"] = thought
+	}
+	if len(s.calls) > 0 {
+		message["tool_calls"] = s.chatCalls(false)
+	}
+	one["choices"] = []object{{"index": 0, "message": message, "finish_reason": s.reason(), "logprobs": nil}}
+	one["usage"] = chatUsageOf(s.usage)
 	return one, nil
 }
 
-func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer, usage bool) error {
-	one.Object = "chat.completion.chunk"
+func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one object, usage bool) error {
+	one["object"] = "chat.completion.chunk"
 	out, err := turn.NewStream(w)
 	if err != nil {
 		return err
 	}
-	chunk := func(delta chatMessage, finish *string) error {
-		one.Choices = []chatChoice{{Delta: &delta, Finish: finish}}
+	chunk := func(delta object, finish any) error {
+		one["choices"] = []object{{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": nil}}
 		return out.Send("", one)
 	}
-	empty := ""
-	if err := chunk(chatMessage{Role: "assistant", Content: &empty}, nil); err != nil {
+	if err := chunk(object{"role": "assistant", "content": ""}, nil); err != nil {
 		return err
 	}
 	var s speech
 	err = listen(r, c, run, &s, out.BeatAlone, func(text, reasoning string) error {
-		return chunk(chatMessage{Content: orNull(text), Reasoning: reasoning}, nil)
+		delta := object{}
+		if text != "" {
+			delta["content"] = text
+		}
+		if reasoning != "" {
+			delta["reasoning_content"] = reasoning
+		}
+		return chunk(delta, nil)
 	})
 	if err != nil {
 		if r.Context().Err() != nil {
 			return err
 		}
 		_, e := bodyOf(a.Server.Explain(r, err))
-		return out.Send("", map[string]any{"error": e})
+		return out.Send("", object{"error": e})
 	}
 	if len(s.calls) > 0 {
-		if err := chunk(chatMessage{ToolCalls: s.chatCalls(true)}, nil); err != nil {
+		if err := chunk(object{"tool_calls": s.chatCalls(true)}, nil); err != nil {
 			return err
 		}
 	}
-	if err := chunk(chatMessage{}, s.reason()); err != nil {
+	if err := chunk(object{}, s.reason()); err != nil {
 		return err
 	}
 	if usage {
-		one.Choices, one.Usage = []chatChoice{}, chatUsageOf(s.usage)
+		one["choices"], one["usage"] = []object{}, chatUsageOf(s.usage)
 		if err := out.Send("", one); err != nil {
 			return err
 		}

@@ -36,18 +36,43 @@ func chatUsageOf(u chat.Usage) object {
 	}
 }
 
+type chatMessage struct {
+	Role      string   `json:"role,omitempty"`
+	Content   *string  `json:"content,omitempty"`
+	Reasoning string   `json:"reasoning_content,omitempty"`
+	ToolCalls []object `json:"tool_calls,omitempty"`
+}
+
+type chatChoice struct {
+	Index   int          `json:"index"`
+	Message *chatMessage `json:"message,omitempty"`
+	Delta   *chatMessage `json:"delta,omitempty"`
+	Finish  *string      `json:"finish_reason"`
+	Logs    *struct{}    `json:"logprobs"` // null
+}
+
+// chatAnswer has types, since one is made for each token.
+type chatAnswer struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   object       `json:"usage,omitempty"`
+}
+
 // finish says why the answer ends, in OpenAI's words. That a model called a tool is no
 // reason: the graph has gone on since.
-func (s *speech) reason() string {
+func (s *speech) reason() *string {
 	switch {
 	case len(s.calls) > 0:
-		return "tool_calls"
+		return orNull("tool_calls")
 	case s.finish == chat.FinishLength:
-		return "length"
+		return orNull("length")
 	case s.finish == chat.FinishFilter:
-		return "content_filter"
+		return orNull("content_filter")
 	}
-	return "stop"
+	return orNull("stop")
 }
 
 func (s *speech) chatCalls(pieces bool) []object {
@@ -98,7 +123,7 @@ func (a API) Chat(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := object{"id": "chatcmpl-" + run.ID(), "object": "chat.completion", "created": time.Now().Unix(), "model": c.model}
+	one := chatAnswer{ID: "chatcmpl-" + run.ID(), Object: "chat.completion", Created: time.Now().Unix(), Model: c.model}
 	return attend(r, run, func() (any, error) {
 		if streams {
 			return nil, a.streamChat(w, r, c, run, one, options.Usage)
@@ -150,7 +175,7 @@ func listen(r *http.Request, c *conversation, run turn.Run, s *speech, beat func
 	return err
 }
 
-func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one object) (any, error) {
+func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer) (any, error) {
 	var s speech
 	thought := ""
 	err := listen(r, c, run, &s, nil, func(_, reasoning string) error { thought += reasoning; return nil })
@@ -158,41 +183,29 @@ func (a API) wholeChat(w http.ResponseWriter, r *http.Request, c *conversation, 
 		noRetry(w)
 		return nil, err
 	}
-	message := object{"role": "assistant", "content": s.text.String()}
-	if thought != "" {
-		message["reasoning_content"] = thought
-	}
-	if len(s.calls) > 0 {
-		message["tool_calls"] = s.chatCalls(false)
-	}
-	one["choices"] = []object{{"index": 0, "message": message, "finish_reason": s.reason(), "logprobs": nil}}
-	one["usage"] = chatUsageOf(s.usage)
+	text := s.text.String()
+	one.Choices = []chatChoice{{Message: &chatMessage{Role: "assistant", Content: &text, Reasoning: thought, ToolCalls: s.chatCalls(false)}, Finish: s.reason()}}
+	one.Usage = chatUsageOf(s.usage)
 	return one, nil
 }
 
-func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one object, usage bool) error {
-	one["object"] = "chat.completion.chunk"
+func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, one chatAnswer, usage bool) error {
+	one.Object = "chat.completion.chunk"
 	out, err := turn.NewStream(w)
 	if err != nil {
 		return err
 	}
-	chunk := func(delta object, finish any) error {
-		one["choices"] = []object{{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": nil}}
+	chunk := func(delta chatMessage, finish *string) error {
+		one.Choices = []chatChoice{{Delta: &delta, Finish: finish}}
 		return out.Send("", one)
 	}
-	if err := chunk(object{"role": "assistant", "content": ""}, nil); err != nil {
+	empty := ""
+	if err := chunk(chatMessage{Role: "assistant", Content: &empty}, nil); err != nil {
 		return err
 	}
 	var s speech
 	err = listen(r, c, run, &s, out.BeatAlone, func(text, reasoning string) error {
-		delta := object{}
-		if text != "" {
-			delta["content"] = text
-		}
-		if reasoning != "" {
-			delta["reasoning_content"] = reasoning
-		}
-		return chunk(delta, nil)
+		return chunk(chatMessage{Content: orNull(text), Reasoning: reasoning}, nil)
 	})
 	if err != nil {
 		if r.Context().Err() != nil {
@@ -202,15 +215,15 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 		return out.Send("", object{"error": e})
 	}
 	if len(s.calls) > 0 {
-		if err := chunk(object{"tool_calls": s.chatCalls(true)}, nil); err != nil {
+		if err := chunk(chatMessage{ToolCalls: s.chatCalls(true)}, nil); err != nil {
 			return err
 		}
 	}
-	if err := chunk(object{}, s.reason()); err != nil {
+	if err := chunk(chatMessage{}, s.reason()); err != nil {
 		return err
 	}
 	if usage {
-		one["choices"], one["usage"] = []object{}, chatUsageOf(s.usage)
+		one.Choices, one.Usage = []chatChoice{}, chatUsageOf(s.usage)
 		if err := out.Send("", one); err != nil {
 			return err
 		}

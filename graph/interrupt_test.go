@@ -544,3 +544,24 @@ func TestHistoryNamesTheNodesThatWait(t *testing.T) {
 	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{snap.Interrupts[0].ID: true, snap.Interrupts[1].ID: true})))
 	equalSlice(t, "next at a breakpoint", newest().Next, []string{"stops"})
 }
+
+func TestAnInputPassesNoBreakpoint(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  graph.ThreadOption
+		held tally
+	}{"before": {graph.InterruptBefore("two"), tally{N: 1}}, "after": {graph.InterruptAfter("one"), tally{N: 1}}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, th := t.Context(), twoSteps(t).Thread("t", c.opt)
+			if snap, err := th.Invoke(ctx, th.Input(func(*tally) error { return nil })); err != nil || snap.State != c.held || len(snap.Interrupts) != 1 {
+				t.Fatal(snap.State, snap.Interrupts, err)
+			}
+			snap, err := th.Invoke(ctx, th.Input(func(s *tally) error { s.N += 10; return nil }))
+			if err != nil || snap.State.N != 11 || len(snap.Interrupts) != 1 {
+				t.Fatal(snap.State, snap.Interrupts, err)
+			}
+			if snap, err = th.Invoke(ctx, th.Continue()); err != nil || snap.State.N != 12 || !snap.Done() {
+				t.Fatal(snap.State, err)
+			}
+		})
+	}
+}

@@ -392,7 +392,7 @@ func StrictCycleGuard(window int) SubgraphOption {
 
 // InterruptBefore pauses a run before the named nodes run; "*" names all.
 // Other tasks of the superstep run. Each scheduled run of a node pauses once;
-// An answer of nil or [Requests.Continue] goes on.
+// an answer of nil or [Requests.Continue] goes on, an input doesn't.
 func InterruptBefore(nodes ...string) SubgraphOption {
 	return subgraphSetting(func(s *settings) { s.before = nodes })
 }

@@ -213,7 +213,7 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 	if err := s.Apply(changes); err != nil {
 		return false, err
 	}
-	return true, m.Continue()
+	return true, m.Continue(input == nil) // what holds it is no question of an input's
 }
 
 // options turns settings into those of the local shell, in lo: it is large.
@@ -416,7 +416,7 @@ func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, re
 			return &AnswerError{Reason: "no question is open; continue the thread with a nil answer"}
 		}
 		if req.input == nil {
-			return m.Continue()
+			return m.Continue(true)
 		}
 	case single && len(open) == 1:
 		if err := give(&open[0], answer); err != nil {

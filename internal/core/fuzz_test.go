@@ -74,7 +74,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := m.Continue(); err != nil {
+		if err := m.Continue(true); err != nil {
 			return
 		}
 		for range 10 {

@@ -529,23 +529,27 @@ func (m *Machine) fold(when When, cs ...Changes) error {
 	return nil
 }
 
-// Continue lets pending tasks run again: failed ones are retried, breakpoints
-// before tasks and after nodes are passed. It writes a record only if there is
+// Continue lets pending tasks run again: failed ones are retried and, if pass says so,
+// breakpoints before tasks and after nodes are passed. It writes a record only if there is
 // something to say.
-func (m *Machine) Continue() error {
-	passed := len(m.paused) > 0
-	m.paused = nil
+func (m *Machine) Continue(pass bool) error {
+	passed := pass && len(m.paused) > 0
+	if pass {
+		m.paused = nil
+	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		switch t.Status() {
 		case Held:
-			t.Pass()
-			passed = true
+			if pass {
+				t.Pass()
+				passed = true
+			}
 			continue
 		case Failed:
 			t.retry()
 		}
-		if !t.asks() {
+		if !pass || !t.asks() {
 			continue
 		}
 		t.Questions = slices.Clone(t.Questions)

@@ -60,7 +60,7 @@ func TestContinueOnOneMachine(t *testing.T) {
 	if rd := steps(t, sh); !rd.Done {
 		t.Fatalf("the run goes on: %+v", rd)
 	}
-	if err := m.Continue(); err != nil {
+	if err := m.Continue(true); err != nil {
 		t.Fatal(err)
 	}
 	rd := steps(t, sh)
@@ -110,7 +110,7 @@ func TestKeptChildren(t *testing.T) {
 		if err := sh.load(""); err != nil {
 			t.Fatal(err)
 		}
-		if err := sh.m.Continue(); err != nil {
+		if err := sh.m.Continue(true); err != nil {
 			t.Fatal(err)
 		}
 		if rd := steps(t, sh); !slices.Equal(rd.Start, []int{1}) {
@@ -157,7 +157,7 @@ func TestBreakpointInsideSubgraph(t *testing.T) {
 	if got := sh.m.Task(0).Status(); got != core.Interrupted {
 		t.Fatalf("the task is %s, want interrupted", got)
 	}
-	if err := sh.m.Continue(); err != nil {
+	if err := sh.m.Continue(true); err != nil {
 		t.Fatal(err)
 	}
 	steps(t, sh)

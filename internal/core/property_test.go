@@ -315,7 +315,7 @@ func (tr *trial) begin() bool {
 		tr.must(m.Answer(answers, nil))
 	} else {
 		tr.note("continue")
-		tr.must(m.Continue())
+		tr.must(m.Continue(true))
 	}
 	return true
 }

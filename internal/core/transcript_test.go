@@ -319,7 +319,7 @@ func (st *story) outside(what string, a *args) error {
 		}
 		return m.Input(checkpoint.SourceInput, nil, changes, r)
 	case "continue":
-		return m.Continue()
+		return m.Continue(true)
 	case "answer":
 		answers := map[string]json.RawMessage{}
 		var changes any

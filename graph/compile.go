@@ -110,7 +110,7 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 		problems = append(problems, Problem{Kind: "option", Text: err.Error()})
 	}
 	spec := d.spec
-	spec.Before, spec.After = set.before, set.after
+	spec.Former, spec.Before, spec.After = set.former, set.before, set.after
 	p, wrong, warnings := plan.Compile(spec)
 	problems = slices.Concat(problems, d.problems, wrong)
 	nodes := slices.Clone(d.nodes)

@@ -268,11 +268,12 @@ type (
 	JoinError = core.JoinError
 
 	// UnknownNodeError says that a thread waits at a node that the graph
-	// doesn't have.
+	// doesn't have, or in another graph.
 	//
 	//	type UnknownNodeError struct {
 	//		Thread string
-	//		Node   string
+	//		Graph  string // the other one; empty: it is this
+	//		Node   string // empty: of the other graph
 	//		Near   string
 	//	}
 	//

@@ -93,6 +93,7 @@ type settings struct {
 	versioned   bool
 	migrations  []migration
 	renamed     [][2]string // former and present names of fields
+	former      []string    // names of the graph
 	metadata    map[string]string
 
 	local.Bounds

@@ -122,6 +122,14 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 		}
 		r.graphs[g.Name()] = g
 	}
+	for _, g := range graphs {
+		e, _ := g.engine() // as above
+		for _, former := range e.settings.former {
+			if r.graphs[former] == nil {
+				r.graphs[former] = g
+			}
+		}
+	}
 	return r, nil
 }
 

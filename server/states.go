@@ -196,6 +196,9 @@ var noState = &threadState{Values: json.RawMessage("{}"), Next: []string{}, Task
 // has written it, or another version of the program.
 func misfit(err error) (text string, ok bool) {
 	if e, ok := errors.AsType[*graph.UnknownNodeError](err); ok {
+		if e.Graph != "" {
+			return e.Error(), true
+		}
 		return fmt.Sprintf("%s (graph.Formerly(%q) on the node that takes its place lets it go on)", e, e.Node), true
 	}
 	if e, ok := errors.AsType[*graph.VersionError](err); ok {

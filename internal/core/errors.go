@@ -86,14 +86,18 @@ func (e *JoinError) Error() string {
 }
 
 // UnknownNodeError says that a thread waits at a node that the graph does not
-// have.
+// have, or in another graph.
 type UnknownNodeError struct {
 	Thread string
-	Node   string
+	Graph  string // the other one; empty: it is this
+	Node   string // empty: of the other graph
 	Near   string
 }
 
 func (e *UnknownNodeError) Error() string {
+	if e.Graph != "" {
+		return fmt.Sprintf("thread %q waits in graph %q: continue it there, or end it, or give graph.Formerly(%q) to Compile if that was this graph's name", e.Thread, e.Graph, e.Graph)
+	}
 	s := fmt.Sprintf("thread %q waits at node %q, which the graph does not have", e.Thread, e.Node)
 	if e.Near != "" {
 		s += fmt.Sprintf("; was it renamed to %q?", e.Near)

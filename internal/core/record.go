@@ -122,6 +122,9 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(states)+len(rec.Paused) > 0 && rec.Graph != cfg.Plan.Name && !slices.Contains(cfg.Plan.Former, rec.Graph) {
+		return nil, &UnknownNodeError{Thread: string(rec.Log.Thread), Graph: rec.Graph}
+	}
 	m.tasks = make([]Task, len(states))
 	for i := range states {
 		if err := m.codec.restore(&m.tasks[i], &states[i], tip.Epoch.Version); err != nil {

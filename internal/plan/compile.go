@@ -41,7 +41,7 @@ func (p Problem) String() string {
 // Compile checks a declaration, which nobody may alter any more, and indexes it. All problems are reported at
 // once; the graph is nil if there are any. Advice is about a graph that may run.
 func Compile(spec Spec) (g *Graph, problems, advice []Problem) {
-	c := compiler{spec: spec, g: &Graph{Name: spec.Name, index: map[string]int{}}, chosen: map[int][]int{}, free: map[int]bool{}}
+	c := compiler{spec: spec, g: &Graph{Name: spec.Name, Former: spec.Former, index: map[string]int{}}, chosen: map[int][]int{}, free: map[int]bool{}}
 	c.nodes()
 	c.entry()
 	c.edges()

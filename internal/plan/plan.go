@@ -23,6 +23,7 @@ const FromStart = -1
 // Spec is a graph as declared.
 type Spec struct {
 	Name         string
+	Former       []string // names under which records may know it
 	Nodes        []NodeSpec
 	Edges        []EdgeSpec
 	Joins        []JoinSpec
@@ -71,7 +72,8 @@ type Label struct{ Name, To string }
 
 // Graph is a compiled graph. It is immutable and safe for concurrent use.
 type Graph struct {
-	Name  string
+	Name   string
+	Former []string // names that it had
 	Nodes []Node
 	Joins []Join
 

@@ -83,11 +83,14 @@ func (w *Worker) run(c sdk.Context, in call) (out outcome, err error) {
 	switch {
 	case err != nil && (c.Err() != nil || errors.Is(err, sdk.ErrConflictingWorkflowID)): // somebody else goes on with it
 		return out, err
-	case err != nil || out.Kind != "" && out.Kind != superseded && out.Kind != busy:
+	case err != nil || out.Kind != "":
+		begun := at.Superstep != "" // else it stays due for another worker
+		if out.Kind != cancelled && (!begun || out.Kind == superseded || out.Kind == busy) {
+			break
+		}
 		if gerr := w.w.GiveUp(context.WithoutCancel(c), at); gerr != nil { // then the lease runs out
 			w.log.Warn("dbos: giving up a thread", "thread", at.Thread, "error", gerr)
 		}
-		return out, err
 	case out.Progress.Status == fleet.RunSleeps:
 		out.Next = fmt.Sprintf("%s+%d", id, out.Progress.Fence)
 		next := in

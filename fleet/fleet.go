@@ -126,10 +126,13 @@ func (w *Worker) program(ref Ref) (graph.Runnable, error) {
 }
 
 // Retryable reports whether an operation that failed may succeed when it is called again
-// as it was: the store could not be reached. Otherwise the run ends; what is recorded
-// stays.
+// as it was: the store could not be reached. Otherwise the run ends, also where this program
+// can't read the thread; what is recorded stays.
 func Retryable(err error) bool {
 	if _, ok := errors.AsType[*graph.CheckpointError](err); !ok {
+		return false
+	}
+	if _, ok := errors.AsType[*local.UnreadableError](err); ok {
 		return false
 	}
 	for _, final := range []error{
@@ -280,12 +283,24 @@ func (e *DispatchError) Unwrap() error { return e.Err }
 // ends: see [graph.Runner]. One watch for a store is enough, and more do no harm. It must
 // not go together with runners that run such threads themselves. What runs are begun with
 // is a matter of the workers: RunnerOptions.Options are refused.
+//
+// Each thread is run by the version that Version names, whoever began it. One with which the
+// workers of that version can't go on stays as it is, and due, for the watch of another; it is
+// reported, and given out again after a while, at most a minute.
 func (c *Client) Watch(ctx context.Context, o graph.RunnerOptions) error {
 	if len(o.Options) > 0 {
 		return errors.New("fleet: Watch runs nothing that RunnerOptions.Options could be for: give them to NewWorker")
 	}
-	return engine.Watch(ctx, c.Store, o, func(ctx context.Context, thread string) error {
-		_, err := c.Wake(ctx, thread)
-		return err
+	return engine.Watch(ctx, c.Store, o, func(ctx context.Context, thread string) (func(context.Context) error, error) {
+		run, err := c.Wake(ctx, thread)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			if _, err := run.Wait(ctx); !errors.Is(err, ErrCancelled) {
+				return err
+			}
+			return nil
+		}, nil
 	})
 }

@@ -19,7 +19,7 @@ var engine = seam.Graph.(interface {
 	Do(ctx context.Context, g graph.Runnable, store checkpoint.Store, thread string, opts []graph.RunOption, bus *local.Bus, f func(context.Context, *local.Program, *local.Options) error) error
 	Stream(ctx context.Context, thread any, opts []graph.StreamOption, run func(context.Context, local.Followed) error) iter.Seq2[graph.Event, error]
 	Submit(ctx context.Context, thread, request any, opts []graph.RunOption) error
-	Watch(ctx context.Context, store checkpoint.Store, o graph.RunnerOptions, hand func(ctx context.Context, thread string) error) error
+	Watch(ctx context.Context, store checkpoint.Store, o graph.RunnerOptions, hand func(ctx context.Context, thread string) (over func(context.Context) error, err error)) error
 })
 
 // Ref refers to where a run of a thread stands, whoever is to go on with it. It is small,

@@ -39,7 +39,7 @@ type Runner struct {
 	graphs map[string]Runnable
 	o      RunnerOptions
 	slots  chan struct{}
-	hand   func(ctx context.Context, thread string) error // nil: threads are run here
+	hand   func(ctx context.Context, thread string) (over func(context.Context) error, err error) // nil: threads are run here
 
 	mu   sync.Mutex
 	busy map[checkpoint.ThreadID]bool    // being run
@@ -228,8 +228,11 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoin
 		return false
 	}
 	wg.Go(func() {
-		defer func() { <-r.slots }()
-		name, err := r.wake(ctx, thread)
+		name, over, err := r.wake(ctx, thread)
+		<-r.slots
+		if over != nil {
+			err = r.refused(ctx, over)
+		}
 		r.mu.Lock()
 		delete(r.busy, thread)
 		if err == nil || errors.Is(err, ErrThreadBusy) {
@@ -247,20 +250,33 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoin
 	return true
 }
 
-func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph string, err error) {
+// refused returns why a run that was handed out could not go on with its thread, if that shows
+// before the next look.
+func (r *Runner) refused(ctx context.Context, over func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Poll)
+	defer cancel()
+	if err := over(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// wake has a thread go on. Over is there if somebody else runs it: see [pieces.Watch].
+func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph string, over func(context.Context) error, err error) {
 	head, _, err := local.HeadOf(ctx, r.store, checkpoint.Log{Thread: thread})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if head == nil { // its run died before it wrote anything
 		_, err = r.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Claim: true})
 		if errors.Is(err, checkpoint.ErrBusy) { // a run has begun it meanwhile
 			err = fmt.Errorf("%w: %w", ErrThreadBusy, err)
 		}
-		return "", err
+		return "", nil, err
 	}
 	if r.hand != nil {
-		return head.Graph, r.hand(ctx, string(thread))
+		over, err = r.hand(ctx, string(thread))
+		return head.Graph, over, err
 	}
 	g := r.graphs[head.Graph]
 	if g == nil {
@@ -268,13 +284,13 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 		if near != "" {
 			near = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return head.Graph, fmt.Errorf("%w of thread %q: %q%s", ErrUnknownGraph, thread, head.Graph, near)
+		return head.Graph, nil, fmt.Errorf("%w of thread %q: %q%s", ErrUnknownGraph, thread, head.Graph, near)
 	}
 	e, err := g.engine()
 	if err != nil {
-		return head.Graph, err
+		return head.Graph, nil, err
 	}
-	return head.Graph, e.wake(ctx, r.store, thread, r.o.Options)
+	return head.Graph, nil, e.wake(ctx, r.store, thread, r.o.Options)
 }
 
 // wake lets a thread go on with what needs nobody's answer.

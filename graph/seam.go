@@ -203,8 +203,8 @@ func (f *followed) Drain() <-chan struct{} { return f.set.drain }
 
 // Watch is [Runner.Run] for somebody else who runs the threads: hand gives them to him,
 // and returns before they have ended. It may be given a thread again as long as nobody
-// runs it.
-func (pieces) Watch(ctx context.Context, store checkpoint.Store, o RunnerOptions, hand func(ctx context.Context, thread string) error) error {
+// runs it. What it returns waits for the end of the run, and says why it could not go on.
+func (pieces) Watch(ctx context.Context, store checkpoint.Store, o RunnerOptions, hand func(ctx context.Context, thread string) (over func(context.Context) error, err error)) error {
 	r, err := newRunner(store, o)
 	if err != nil {
 		return err

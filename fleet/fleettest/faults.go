@@ -176,6 +176,44 @@ func (s *Suite) unknown(t *testing.T) {
 	}
 }
 
+// unreadable is a thread of a newer program, which none of the workers can read: its run ends,
+// and it is due for others.
+func (s *Suite) unreadable(t *testing.T) {
+	ctx, store := t.Context(), s.Store(t)
+	program := func(opts ...graph.Option) *graph.Graph[State] {
+		b := graph.New[State]("g").AddNode("a", func(_ context.Context, s *State) error { s.Last += " a"; return nil })
+		g, err := b.AddEdge(graph.Start, "a").Compile(append(opts, graph.WithCheckpointer(store))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	newer := program(graph.SchemaVersion(2))
+	c, th := s.client(t, program(), store), newer.Thread("t")
+	if err := fleet.Submit(ctx, th, th.Input(func(s *State) error { s.Last = "begun"; return nil })); err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.Wake(ctx, "t")
+	if err == nil {
+		_, err = run.Wait(ctx)
+	}
+	if err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("got %v; want an error that names the version", err)
+	}
+	due := 0
+	for _, err := range store.(checkpoint.Scheduler).Due(ctx, time.Time{}, 0) {
+		if due++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if due != 1 {
+		t.Errorf("%d threads are due", due)
+	}
+	if snap, err := th.Invoke(ctx, newer.Continue()); err != nil || snap.State.Last != "begun a" {
+		t.Errorf("by the newer program: %+v, %v", snap, err)
+	}
+}
+
 // killed is a store that is out of order for its user now and then: a write is not done,
 // or is done and nobody is told, as if the process had died before or after it.
 type killed struct {

@@ -50,6 +50,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("cancel one of several", s.cancelOne)
 	t.Run("busy", s.busy)
 	t.Run("unknown", s.unknown)
+	t.Run("unreadable", s.unreadable)
 	t.Run("killed", s.killed)
 }
 

@@ -293,16 +293,34 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	if ok {
 		tip.Weight = known.Weight.Clone()
 		tip.State, err = copied(values, known.state)
+		err = unreadable(err)
 	} else {
 		tip.State, since, err = readSnapshot(ctx, store, values, tip.Record, &tip.Weight)
 	}
 	if err == nil {
 		tip.State, err = foldRecords(values, tip.State, since, &tip.Weight)
+		err = unreadable(err)
 	}
 	if err != nil || !keep.keeps(0) || ok && len(since) == 0 {
 		return err
 	}
 	tip.State, err = keep.put(values, tip)
+	return err
+}
+
+// UnreadableError says that a program can't make its state of what the store has: another
+// may.
+type UnreadableError struct{ Err error }
+
+func (e *UnreadableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+func unreadable(err error) error {
+	if err != nil {
+		err = &UnreadableError{err}
+	}
 	return err
 }
 
@@ -446,10 +464,13 @@ func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Value
 	}
 	*w = core.WeightOf(snap)
 	data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		state, err = values.Restore(nil, data)
 	}
-	if state, err = values.Restore(nil, data); err == nil && len(w.Ranges) > 0 {
+	if err != nil {
+		return nil, nil, unreadable(err)
+	}
+	if len(w.Ranges) > 0 {
 		state, w.Range, err = readRanges(ctx, store, values, snap, state)
 	}
 	return state, since, err
@@ -491,14 +512,11 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 				}
 				size += len(c.Data)
 				changes, err := decodeOnly(values, r.Version, c.Data, only)
+				if err == nil && changes != nil {
+					state, _, err = values.Fold(state, []any{changes}, core.Written)
+				}
 				if err != nil {
-					return nil, 0, err
-				}
-				if changes == nil {
-					continue
-				}
-				if state, _, err = values.Fold(state, []any{changes}, core.Written); err != nil {
-					return nil, 0, err
+					return nil, 0, unreadable(err)
 				}
 			}
 		}

@@ -332,3 +332,36 @@ func TestARunBeginsOnce(t *testing.T) {
 		t.Errorf("the run does not hold the thread any more: %v", err)
 	}
 }
+
+// late is a store in which something is written right before a claim.
+type late struct {
+	checkpoint.Store
+	before func()
+}
+
+func (s *late) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if w.Claim && s.before != nil {
+		s.before()
+		s.before = nil
+	}
+	return s.Store.Write(ctx, w)
+}
+
+func TestARunBeginsWithAllThatWasRecordedBeforeItsClaim(t *testing.T) {
+	ctx := context.Background()
+	var runs atomic.Int32
+	prog := program(t, &runs)
+	store := &late{Store: checkpoint.NewMemory()}
+	o := local.Options{Store: store, Log: checkpoint.Log{Thread: "t"}}
+	epoch := begin(t, prog, o)
+	_, before, err := store.Head(ctx, o.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.before = func() { runTasks(t, prog, o, epoch, 1, 4) }
+	o.Run, o.Hold = checkpoint.NewRunID(), &local.Hold{Fence: before, Claim: true}
+	st, err := local.AdvanceThread(ctx, prog, &o, "")
+	if err != nil || st.From != 0 || st.To != 1 {
+		t.Errorf("%+v, %v; want the one task that is left", st, err)
+	}
+}

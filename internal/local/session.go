@@ -102,12 +102,17 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 	s.timed = o.Store != nil || o.Bus.wants(TaskEnded|TaskFailed)
 	s.encode = o.collect || o.Bus.wants(Updates|TaskEnded)
 	if s.shared() {
-		if err := s.join(ctx); err != nil {
-			s.Close()
-			return nil, err
+		if s.o.Hold.Claim { // which ends what others have made the thread due by: not if we can't go on with it
+			err = s.load(ctx, at)
+		}
+		if err == nil {
+			err = s.join(ctx)
 		}
 	}
-	if err := s.load(ctx, at); err != nil {
+	if err == nil { // what was read before may have changed until the claim
+		err = s.load(ctx, at)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -264,7 +269,7 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.o.parent == nil {
 		s.saver.seen(fence)
 	}
-	if s.shared() && s.o.Hold.Fence != 0 && fence != s.o.Hold.Fence { // before a task is run for nothing
+	if s.shared() && !s.o.Hold.Claim && s.o.Hold.Fence != 0 && fence != s.o.Hold.Fence { // before a task is run for nothing
 		return &busyError{s.o.Log.Thread, &checkpoint.FencedError{Thread: s.o.Log.Thread, At: fence, Writer: s.o.Hold.Fence}}
 	}
 	if tip == nil {

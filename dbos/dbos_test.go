@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,5 +164,56 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		if err := make(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
+	}
+}
+
+// What a worker was at that is closed is done by the others: it is not cancelled.
+func TestARunGoesOnWhenItsWorkerIsClosed(t *testing.T) {
+	ctx, store := t.Context(), checkpoint.NewMemory()
+	begun := make(chan bool, 2) // whether it is the first attempt
+	var attempts atomic.Int64
+	b := graph.New[nap]("closed")
+	b.AddNode("work", func(ctx context.Context, s *nap) error {
+		first := attempts.Add(1) == 1
+		begun <- first
+		if first {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		s.Done.Add("work")
+		return nil
+	})
+	b.AddEdge(graph.Start, "work")
+	g := b.MustCompile(graph.WithCheckpointer(store))
+	fw, err := fleet.NewWorker(store, fleet.Options{}, fleet.Program{Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() *Worker {
+		w, err := Start(ctx, database, fw, WorkerOptions{Queue: "closed", Poll: 10 * time.Millisecond, Look: 100 * time.Millisecond, Heartbeat: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := start()
+	d, err := New(ctx, database, Options{Queue: "closed", Poll: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	run, err := fleet.Start(ctx, &fleet.Client{Dispatcher: d, Store: store}, g.Thread("t"), g.Input(func(*nap) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	defer start().Close()
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if p, err := run.Wait(wait); err != nil || p.Status != fleet.RunEnded {
+		t.Errorf("%+v, %v", p, err)
 	}
 }

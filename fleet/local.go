@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/local"
 )
 
 // LocalOptions are the settings of a [Local]. The zero value is fine.
@@ -164,7 +165,10 @@ func (l *Local) stop(r *localRun, why error) {
 	l.rest(r, Progress{}, ErrCancelled)
 }
 
-// Close cancels all runs and waits until they are over. Threads that sleep stay due.
+// Close ends all runs where they stand, with the contexts of their nodes, and waits until
+// they are over: for those who wait for them they are cancelled. Their threads are due, so
+// that a [Client.Watch] has them go on, here or in another process. Close it when this
+// process's own watches have ended, and before its store is closed.
 func (l *Local) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -194,9 +198,14 @@ func (l *Local) drive(ctx context.Context, ref Ref) (p Progress, err error) {
 		}
 	}
 	if err != nil {
-		// What has not begun stays due, for another process, unless it is not to begin.
-		if !errors.Is(err, graph.ErrThreadBusy) && (ref.Superstep != "" || context.Cause(ctx) == ErrCancelled) {
-			_ = l.w.GiveUp(context.WithoutCancel(ctx), ref) // else the lease runs out
+		// What has not begun stays due, for another process, unless it is not to begin. If it
+		// can't be given up the lease runs out.
+		switch cause := context.Cause(ctx); {
+		case errors.Is(err, graph.ErrThreadBusy), errors.Is(err, local.ErrUnderWay) && cause == errClosed:
+		case cause == errClosed:
+			_ = l.w.giveUp(context.WithoutCancel(ctx), ref, true)
+		case ref.Superstep != "" || cause == ErrCancelled:
+			_ = l.w.GiveUp(context.WithoutCancel(ctx), ref)
 		}
 		return p, cancelled(ctx, err)
 	}
@@ -239,7 +248,7 @@ func (l *Local) runTasks(ctx context.Context, p Progress) (failed, err error) {
 	for _, e := range errs {
 		if t, ok := errors.AsType[*TaskError](e); ok {
 			fails = append(fails, t.Err)
-		} else if e != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		} else if e != nil && (err == nil || errors.Is(err, context.Canceled) && !errors.Is(err, local.ErrUnderWay)) {
 			err = e
 		}
 	}

@@ -208,8 +208,12 @@ func (w *Worker) Advance(ctx context.Context, ref Ref) (p Progress, err error) {
 // what its tasks have recorded stays, and the next run of the thread goes on from there.
 // What is still at work for the run is stopped, and what comes late gets
 // graph.ErrThreadBusy; so does GiveUp if the run does not hold its thread.
-func (w *Worker) GiveUp(ctx context.Context, ref Ref) error {
+func (w *Worker) GiveUp(ctx context.Context, ref Ref) error { return w.giveUp(ctx, ref, false) }
+
+// giveUp is GiveUp, after which the thread is due if somebody else is to go on with it.
+func (w *Worker) giveUp(ctx context.Context, ref Ref, due bool) error {
 	return w.do(ctx, ref, nil, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
+		lo.ClaimFirst = due // it is as a run that a graph.Runner had begun
 		return local.GiveUp(ctx, prog, lo, true)
 	})
 }

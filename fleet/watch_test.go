@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -239,4 +240,131 @@ func TestTheCheckpointsOfARunAreItsOwn(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d checkpoints", n)
 	}
+}
+
+// watch runs a dispatcher and its watch until stop is called, as a process does that is told
+// to end.
+func watch(t *testing.T, store checkpoint.Store, programs ...graph.Runnable) (stop func()) {
+	t.Helper()
+	c, d := local(t, store, store, programs...)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- c.Watch(ctx, graph.RunnerOptions{}) }()
+	return func() {
+		cancel()
+		<-over
+		d.Close()
+	}
+}
+
+// What Close stops is due: the next watch has it go on at once, at what was not recorded.
+func TestARunGoesOnThatWasAtWorkWhenItsDispatcherWasClosed(t *testing.T) {
+	busy := errors.New("provider 503")
+	for name, c := range map[string]struct {
+		node func(ctx context.Context, attempt int) error
+		opts []graph.NodeOption
+		want []string // what the second process does
+	}{
+		"in a node": {func(ctx context.Context, attempt int) error {
+			select {
+			case <-time.After(10 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}, nil, []string{"1"}},
+		"between two attempts": {func(ctx context.Context, attempt int) error {
+			if attempt == 1 {
+				return busy
+			}
+			return nil
+		}, []graph.NodeOption{graph.Retry(graph.RetryPolicy{MaxAttempts: 3, Initial: time.Hour})}, []string{"2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := checkpoint.NewMemory()
+				b := graph.New[trip]("g")
+				b.AddNode("node", func(ctx context.Context, s *trip) error {
+					attempt := graph.Info(ctx).Attempt
+					s.Log.Add(strconv.Itoa(attempt))
+					return c.node(ctx, attempt)
+				}, c.opts...).AddEdge(graph.Start, "node")
+				g, err := b.Compile(graph.WithCheckpointer(store))
+				if err != nil {
+					t.Fatal(err)
+				}
+				th := g.Thread("t")
+				if err := fleet.Submit(t.Context(), th, g.Input(nothing)); err != nil {
+					t.Fatal(err)
+				}
+				stop := watch(t, store, g)
+				time.Sleep(5 * time.Second)
+				stop()
+				stop = watch(t, store, g)
+				defer stop()
+				time.Sleep(11 * time.Second)
+				if snap := state(t, th); !snap.Done() || !slices.Equal(snap.State.Log.Slice(), c.want) {
+					t.Errorf("%v, %+v", snap.State.Log.Slice(), snap)
+				}
+			})
+		})
+	}
+}
+
+// A sub-step that doesn't heed the end of its context is not begun a second time while it is
+// under way in a process that ends.
+func TestASubStepIsDoneOnceThatIsUnderWayWhenItsDispatcherIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		var paid atomic.Int64
+		g := compile(t, store, "pay", func(ctx context.Context, s *trip) error {
+			n, err := graph.Once(ctx, "pay", func(context.Context, string) (int64, error) {
+				time.Sleep(time.Minute)
+				return paid.Add(1), nil
+			})
+			s.Log.Add("paid " + strconv.Itoa(int(n)))
+			return err
+		})
+		th := g.Thread("t")
+		if err := fleet.Submit(t.Context(), th, g.Input(nothing)); err != nil {
+			t.Fatal(err)
+		}
+		stop := watch(t, store, g)
+		time.Sleep(5 * time.Second)
+		stop()
+		stop = watch(t, store, g)
+		defer stop()
+		time.Sleep(2 * time.Minute)
+		if snap := state(t, th); !snap.Done() || !slices.Equal(snap.State.Log.Slice(), []string{"paid 1", "end"}) {
+			t.Errorf("%v, %+v", snap.State.Log.Slice(), snap)
+		}
+	})
+}
+
+// A run that somebody has cancelled stays where it is, also when its process ends.
+func TestARunThatIsCancelledStaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		g := compile(t, store, "long", func(ctx context.Context, s *trip) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		c, d := local(t, store, store, g)
+		th := g.Thread("t")
+		if _, err := fleet.Start(t.Context(), c, th, g.Input(nothing)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := d.Cancel(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+		time.Sleep(time.Minute)
+		for range store.Due(t.Context(), time.Now().Add(time.Hour), 0) {
+			t.Error("it is due")
+		}
+		for range store.Abandoned(t.Context(), 0) {
+			t.Error("it is as if its process had died")
+		}
+	})
 }

@@ -39,6 +39,7 @@ type Runner struct {
 	graphs map[string]Runnable
 	o      RunnerOptions
 	slots  chan struct{}
+	drain  <-chan struct{}                                                                        // see [Drain]
 	hand   func(ctx context.Context, thread string) (over func(context.Context) error, err error) // nil: threads are run here
 
 	mu   sync.Mutex
@@ -60,7 +61,8 @@ type RunnerOptions struct {
 	// Concurrency is how many threads run at a time; 0 means 64.
 	Concurrency int
 
-	// Options are given to each run.
+	// Options are given to each run. Once a [Drain] among them is closed, the runner takes
+	// up no more threads.
 	Options []RunOption
 
 	// Report is told of each thread that was run or could not be; it must be
@@ -97,6 +99,10 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 	if o.Poll < 0 || o.Concurrency < 0 {
 		return nil, errors.New("graph: NewRunner: RunnerOptions.Poll and Concurrency must not be negative")
 	}
+	set, err := with(new(settings), o.Options)
+	if err != nil {
+		return nil, err
+	}
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.Concurrency = cmp.Or(o.Concurrency, 64)
 	if o.Report == nil {
@@ -107,7 +113,7 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 		}
 	}
 	r := &Runner{
-		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency),
+		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency), drain: set.drain,
 		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]failure{},
 	}
 	for _, g := range graphs {
@@ -134,8 +140,8 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 }
 
 // Sweep looks once: it runs the threads that are due or whose run died, and
-// returns when they have ended or wait again. The error is that of the store;
-// those of runs are reported.
+// returns when they have ended or wait again. The error is that of the store, or
+// why it was stopped; those of runs are reported.
 func (r *Runner) Sweep(ctx context.Context) error {
 	var wg sync.WaitGroup
 	err := r.abandoned(ctx, &wg)
@@ -147,8 +153,10 @@ func (r *Runner) Sweep(ctx context.Context) error {
 }
 
 // Run wakes threads until the context ends; then it stops those that run, waits
-// for them, and returns the context's error. When the store fails it goes on:
-// each failure is reported, with an empty thread.
+// for them, and returns the context's error. When a [Drain] among its options is
+// closed it waits until those that run have come to the end of their superstep, and
+// returns [ErrDrained]. When the store fails it goes on: each failure is reported,
+// with an empty thread.
 func (r *Runner) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -161,8 +169,8 @@ func (r *Runner) Run(ctx context.Context) error {
 				next = soon
 			}
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if err := r.stopped(ctx); err != nil {
+			return err
 		}
 		if err != nil {
 			r.o.Report(RunnerReport{Err: err})
@@ -170,10 +178,23 @@ func (r *Runner) Run(ctx context.Context) error {
 		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
+		case <-r.drain:
 		case <-timer.C:
 		}
+		timer.Stop()
+	}
+}
+
+// stopped says why no more threads are to be taken up, if so.
+func (r *Runner) stopped(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-r.drain:
+		return ErrDrained
+	default:
+		return nil
 	}
 }
 
@@ -184,7 +205,7 @@ func (r *Runner) abandoned(ctx context.Context, wg *sync.WaitGroup) error {
 			return fmt.Errorf("looking for threads whose run died: %w", err)
 		}
 		if !r.start(ctx, wg, w.Thread, true) {
-			return ctx.Err()
+			return r.stopped(ctx)
 		}
 	}
 	return nil
@@ -201,15 +222,18 @@ func (r *Runner) due(ctx context.Context, wg *sync.WaitGroup) (next time.Time, e
 			return w.Due, nil
 		}
 		if !r.start(ctx, wg, w.Thread, false) {
-			return next, ctx.Err()
+			return next, r.stopped(ctx)
 		}
 	}
 	return next, nil
 }
 
-// start runs a thread when there is a place. It reports false when the context
-// has ended.
+// start runs a thread when there is a place. It reports false when the runner is
+// stopped.
 func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoint.ThreadID, died bool) bool {
+	if r.stopped(ctx) != nil {
+		return false
+	}
 	r.mu.Lock()
 	skip := r.busy[thread] || time.Now().Before(r.rest[thread].until)
 	if !skip {

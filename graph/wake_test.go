@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -185,4 +186,60 @@ func TestARunnerLeavesAThreadThatIsJustBeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A runner whose runs are drained takes up no more threads and ends when those that it has
+// have come to the end of their superstep; what they had left is due.
+func TestARunnerThatIsDrainedEndsWithTheSuperstep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, mem := t.Context(), checkpoint.NewMemory()
+		b := visits(graph.New[trail]("g"), "last")
+		b.AddNode("nap", func(ctx context.Context, s *trail) error {
+			return graph.Sleep(ctx, "nap", time.Duration(s.N)*time.Second)
+		})
+		b.AddNode("long", func(ctx context.Context, s *trail) error {
+			select {
+			case <-time.After(time.Minute):
+				s.Ran.Add("long")
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		g := compile(t, b.AddEdge(graph.Start, "nap").AddEdge("nap", "long").AddEdge("long", "last"), graph.WithCheckpointer(mem))
+		for thread, wait := range map[string]int{"now": 1, "later": 40} {
+			if _, err := g.Thread(thread).Invoke(ctx, g.Input(func(s *trail) error { s.N = wait; return nil })); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := func(o graph.RunnerOptions) (begun time.Time, _ error) {
+			r, err := graph.NewRunner(mem, o, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return time.Now(), r.Run(ctx)
+		}
+		drain := make(chan struct{})
+		time.AfterFunc(30*time.Second, func() { close(drain) })
+		begun, err := run(graph.RunnerOptions{Options: []graph.RunOption{graph.Drain(drain)}, Report: func(graph.RunnerReport) {}})
+		if !errors.Is(err, graph.ErrDrained) || time.Since(begun) != 61*time.Second {
+			t.Errorf("it ended with %v after %v", err, time.Since(begun))
+		}
+		for thread, ran := range map[string][]string{"now": {"long"}, "later": nil} {
+			snap, err := g.Thread(thread).State(ctx)
+			if err != nil || !slices.Equal(snap.State.Ran.Slice(), ran) {
+				t.Errorf("thread %s: %+v, %v", thread, snap, err)
+			}
+			if !isDue(t, mem, checkpoint.ThreadID(thread)) {
+				t.Errorf("thread %s is not due", thread)
+			}
+		}
+		r, err := graph.NewRunner(mem, graph.RunnerOptions{}, g)
+		if err == nil {
+			err = r.Sweep(ctx)
+		}
+		if snap, serr := g.Thread("now").State(ctx); err != nil || serr != nil || !snap.Done() {
+			t.Errorf("%+v, %v, %v", snap, err, serr)
+		}
+	})
 }

@@ -351,6 +351,45 @@ func napping(t *testing.T, store checkpoint.Store, d time.Duration) *graph.Graph
 	return g
 }
 
+// What a worker was at that is stopped is done by another: it is not cancelled.
+func TestARunGoesOnWhenItsWorkerIsStopped(t *testing.T) {
+	t.Parallel()
+	s, store := onServer(t), checkpoint.NewMemory()
+	begun := make(chan struct{}, 8)
+	var attempts atomic.Int64
+	b := graph.New[fleettest.State]("g")
+	b.AddNode("work", func(ctx context.Context, st *fleettest.State) error {
+		first := attempts.Add(1) == 1
+		begun <- struct{}{}
+		if first {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		st.Last = "done"
+		return nil
+	})
+	b.AddEdge(graph.Start, "work")
+	g := b.MustCompile(graph.WithCheckpointer(store))
+	fw, err := fleet.NewWorker(store, fleet.Options{}, fleet.Program{Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := s.dispatcher(t, Options{Heartbeat: 3 * time.Second})
+	stop := s.work(t, d, fw)
+	run, err := fleet.Start(t.Context(), &fleet.Client{Dispatcher: d, Store: store}, g.Thread("t"), g.Input(func(*fleettest.State) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	stop()
+	s.work(t, d, fw)
+	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if p, err := run.Wait(wait); err != nil || p.Status != fleet.RunEnded {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // A thread that sleeps needs no worker: Temporal has a timer for it, and whatever worker
 // there is then goes on.
 func TestASleepIsATimerOfTheServer(t *testing.T) {

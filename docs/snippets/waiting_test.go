@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -174,6 +175,96 @@ func Example_runner() {
 	// <nil>
 	// i-1 <nil>
 	// context canceled
+}
+
+// serve runs the threads of a store until ctx ends, such as one of
+// signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM).
+func serve(ctx context.Context, store checkpoint.Store, g *graph.Graph[Invoice]) error {
+	runner, err := graph.NewRunner(store, graph.RunnerOptions{
+		Options: []graph.RunOption{graph.Drain(ctx.Done())}, // supersteps that are at work come to their end,
+	}, g)
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	context.AfterFunc(ctx, func() { time.AfterFunc(20*time.Second, stop) }) // which has a limit
+	return runner.Run(running)
+}
+
+func Example_serve() {
+	store := checkpoint.NewMemory()
+	ctx, terminate := context.WithCancel(ctx)
+	g := compileInvoice(store, func(ctx context.Context, s *Invoice) error {
+		if err := graph.Sleep(ctx, "moment", time.Millisecond); err != nil {
+			return err
+		}
+		terminate() // in the middle of the work
+		s.Outcome = "paid"
+		return ctx.Err()
+	})
+	t := g.Thread("i-1")
+	_, err := t.Invoke(ctx, t.Input(func(*Invoice) error { return nil }))
+	fmt.Println(err)
+	fmt.Println(serve(ctx, store, g))
+	snap, err := t.State(context.WithoutCancel(ctx))
+	fmt.Println(snap.State.Outcome, err)
+	// Output:
+	// <nil>
+	// run was drained: it stopped at a superstep's end and can be continued
+	// paid <nil>
+}
+
+// left returns the threads of a graph that could go on, and that nobody is at: their calls
+// were cancelled, were drained, or failed.
+func left(ctx context.Context, store checkpoint.Lister, g *graph.Graph[Invoice]) (ids []string, err error) {
+	for info, err := range store.Threads(ctx, checkpoint.ThreadFilter{}) {
+		if err != nil {
+			return nil, err
+		}
+		if info.Head.Graph != g.Name() || info.Lease.Live(time.Now()) {
+			continue
+		}
+		snap, err := g.Thread(string(info.Thread)).State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !snap.Done() && len(snap.Interrupts)+len(snap.Waits) == 0 {
+			ids = append(ids, snap.Thread)
+		}
+	}
+	return ids, nil
+}
+
+func Example_left() {
+	store := checkpoint.NewMemory()
+	call, terminate := context.WithCancel(ctx)
+	g := compileInvoice(store, func(ctx context.Context, s *Invoice) error {
+		terminate() // the first time in the middle of the work
+		s.Outcome = "paid"
+		return ctx.Err()
+	})
+	t := g.Thread("i-1")
+	_, err := t.Invoke(call, t.Input(func(*Invoice) error { return nil }))
+	fmt.Println(errors.Is(err, context.Canceled))
+	runner, err := graph.NewRunner(store, graph.RunnerOptions{}, g)
+	if err == nil {
+		err = runner.Sweep(ctx)
+	}
+	//snippet:continue
+	ids, err2 := left(ctx, store, g)
+	for _, id := range ids {
+		t := g.Thread(id)
+		err2 = errors.Join(err2, fleet.Submit(ctx, t, t.Continue()))
+	}
+	//snippet:end
+	fmt.Println(ids, errors.Join(err, err2, runner.Sweep(ctx)))
+	snap, err := t.State(ctx)
+	fmt.Println(snap.State.Outcome, err)
+	// Output:
+	// true
+	// [i-1] <nil>
+	// paid <nil>
 }
 
 func Example_recover() {

@@ -21,6 +21,7 @@ var (
 	ErrOutside        = errors.New("called with a context that does not come from a node")
 	ErrNoAsking       = errors.New("an interrupt is not possible here: ask in the node itself")
 	ErrLate           = errors.New("the node's attempt has ended")
+	ErrUnderWay       = errors.New("a sub-step is under way that another run would do again")
 )
 
 // NodeError says that a node failed.

@@ -111,13 +111,19 @@ func openOp(ctx context.Context, prog *Program, o *Options) (*Session, error) {
 // questions, or its error, which is returned. Tasks that have ended, ask or wait behind
 // a breakpoint are left alone, and so is everything when the superstep is closed. Of two
 // that run one task the first result recorded stands. Recorded says that what the error
-// is about is recorded, so that the run is to be advanced.
+// is about is recorded, so that the run is to be advanced. The error is [ErrUnderWay] as
+// well while a task that was left behind is at a sub-step, until whose end the run's lease
+// is renewed.
 func RunTasks(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID, from, to int) (recorded bool, err error) {
 	s, err := openOp(ctx, prog, o)
 	if err != nil {
 		return false, err
 	}
-	defer s.Close()
+	defer func() {
+		if !s.close() && err != nil {
+			err = errors.Join(err, ErrUnderWay)
+		}
+	}()
 	if s.m.Epoch() != epoch {
 		return true, nil
 	}

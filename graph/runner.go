@@ -42,14 +42,18 @@ type Runner struct {
 	hand   func(ctx context.Context, thread string) error // nil: threads are run here
 
 	mu   sync.Mutex
-	busy map[checkpoint.ThreadID]bool    // being run
-	rest map[checkpoint.ThreadID]failure // failed, and not to be tried again at once
+	busy map[checkpoint.ThreadID]bool // being run
+	rest map[checkpoint.ThreadID]rest // failed, or handed over, and not to be tried again at once
 }
 
-type failure struct {
+type rest struct {
+	of    checkpoint.Waiting
 	until time.Time
 	wait  time.Duration
 }
+
+// maxRest is how long a thread rests at most.
+const maxRest = time.Minute
 
 // RunnerOptions are the settings of a [Runner]. The zero value is fine.
 type RunnerOptions struct {
@@ -108,7 +112,7 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 	}
 	r := &Runner{
 		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency),
-		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]failure{},
+		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]rest{},
 	}
 	for _, g := range graphs {
 		if g == nil {
@@ -146,6 +150,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer wg.Wait()
 	for {
 		next := time.Now().Add(r.o.Poll)
+		r.forget()
 		err := r.abandoned(ctx, &wg)
 		if err == nil {
 			var soon time.Time
@@ -169,13 +174,20 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
+// forget drops what is known of threads that don't wait any more.
+func (r *Runner) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.rest, func(_ checkpoint.ThreadID, f rest) bool { return time.Since(f.until) > maxRest })
+}
+
 // abandoned starts the threads whose run died.
 func (r *Runner) abandoned(ctx context.Context, wg *sync.WaitGroup) error {
 	for w, err := range r.sched.Abandoned(ctx, 0) {
 		if err != nil {
 			return fmt.Errorf("looking for threads whose run died: %w", err)
 		}
-		if !r.start(ctx, wg, w.Thread, true) {
+		if !r.start(ctx, wg, w, true) {
 			return ctx.Err()
 		}
 	}
@@ -192,7 +204,7 @@ func (r *Runner) due(ctx context.Context, wg *sync.WaitGroup) (next time.Time, e
 		if w.Due.After(time.Now()) {
 			return w.Due, nil
 		}
-		if !r.start(ctx, wg, w.Thread, false) {
+		if !r.start(ctx, wg, w, false) {
 			return next, ctx.Err()
 		}
 	}
@@ -201,9 +213,14 @@ func (r *Runner) due(ctx context.Context, wg *sync.WaitGroup) (next time.Time, e
 
 // start runs a thread when there is a place. It reports false when the context
 // has ended.
-func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoint.ThreadID, died bool) bool {
+func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, w checkpoint.Waiting, died bool) bool {
+	thread := w.Thread
 	r.mu.Lock()
-	skip := r.busy[thread] || time.Now().Before(r.rest[thread].until)
+	before := r.rest[thread]
+	if r.hand != nil && before.of != w { // it was run since, and waits for something else
+		before = rest{}
+	}
+	skip := r.busy[thread] || time.Now().Before(before.until)
 	if !skip {
 		r.busy[thread] = true
 	}
@@ -224,12 +241,12 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoin
 		name, err := r.wake(ctx, thread)
 		r.mu.Lock()
 		delete(r.busy, thread)
-		if err == nil || errors.Is(err, ErrThreadBusy) {
+		if err == nil && r.hand == nil || errors.Is(err, ErrThreadBusy) {
 			delete(r.rest, thread)
 		} else {
-			// If it can't even be loaded it is due again at once.
-			wait := min(max(2*r.rest[thread].wait, r.o.Poll), time.Minute)
-			r.rest[thread] = failure{time.Now().Add(wait), wait}
+			// It is due until somebody runs it: at once, if it can't even be loaded.
+			wait := min(max(2*before.wait, r.o.Poll), maxRest)
+			r.rest[thread] = rest{w, time.Now().Add(wait), wait}
 		}
 		r.mu.Unlock()
 		if !errors.Is(err, ErrThreadBusy) { // then another runner was first

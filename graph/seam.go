@@ -207,8 +207,8 @@ func (f *followed) head(ctx context.Context) (checkpoint.ID, error) {
 func (f *followed) Drain() <-chan struct{} { return f.set.drain }
 
 // Watch is [Runner.Run] for somebody else who runs the threads: hand gives them to him,
-// and returns before they have ended. It may be given a thread again as long as nobody
-// runs it.
+// and returns before they have ended. It is given a thread again as long as nobody runs
+// it, at growing intervals up to a minute.
 func (pieces) Watch(ctx context.Context, store checkpoint.Store, o RunnerOptions, hand func(ctx context.Context, thread string) error) error {
 	r, err := newRunner(store, o)
 	if err != nil {

@@ -191,7 +191,7 @@ func (m *Memory) Due(ctx context.Context, before time.Time, limit int) iter.Seq2
 	find := func(w *memWaiting) []memFound { return w.due.until(before, 0, nil) }
 	return m.waiting(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		at := t.due()
-		return Waiting{Due: at}, !at.IsZero() && (before.IsZero() || !at.After(before)) && !t.lease.Live(time.Now())
+		return Waiting{Due: at, Lease: t.lease}, !at.IsZero() && (before.IsZero() || !at.After(before)) && !t.lease.Live(time.Now())
 	})
 }
 

@@ -54,7 +54,7 @@ func lookForDueWork(t *testing.T) {
 		for i := range m.shards {
 			for id, th := range m.shards[i].threads {
 				if at := th.due(); !at.IsZero() && (before.IsZero() || !at.After(before)) && !th.lease.Live(time.Now()) {
-					want = append(want, Waiting{Thread: id, Due: at})
+					want = append(want, Waiting{Thread: id, Due: at, Lease: th.lease})
 				}
 			}
 		}

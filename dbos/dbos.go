@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,17 +95,54 @@ const (
 	failedStep = "superstep.failed"
 )
 
-// Dispatch begins a run: see [fleet.Dispatcher]. It returns when the database has it.
+// Dispatch begins a run: see [fleet.Dispatcher]. It returns when the database has it. As long
+// as no run has claimed the thread, all that is dispatched of it is one run.
 func (d *Dispatcher) Dispatch(ctx context.Context, ref fleet.Ref) (fleet.Run, error) {
-	err := d.ask(ctx, ref.Thread, toGiveWay, sdk.WorkflowStatusDelayed)
-	id := prefix(ref.Thread) + ref.Run
-	if err == nil {
+	id, begun, err := d.next(ref)
+	if err == nil && !begun {
+		err = d.ask(ctx, ref.Thread, toGiveWay, sdk.WorkflowStatusDelayed)
+	}
+	if err == nil && !begun {
 		_, err = enqueue(d.c, d.o.Queue, call{Ref: ref, Batch: d.o.Batch, Fuse: d.o.Fuse}, id, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dbos: dispatching thread %q: %w", ref.Thread, err)
 	}
 	return &handle{d, id, ref.Thread}, nil
+}
+
+// runID returns the ID of the n-th run that is to claim a thread as a reference found it. Of
+// all that try one does; another follows one that ended before, since somebody else had the
+// thread, say.
+func runID(ref fleet.Ref, queue string, n int) string {
+	return fmt.Sprintf("%s%s/%d/%d", prefix(ref.Thread), url.PathEscape(queue), ref.Fence, n)
+}
+
+// next returns the ID of the run that is to claim a thread, and whether it is in the queue or
+// at work already.
+func (d *Dispatcher) next(ref fleet.Ref) (id string, begun bool, err error) {
+	for n, size := 0, 10; ; size *= 10 {
+		ids := make([]string, size)
+		for i := range ids {
+			ids[i] = runID(ref, d.o.Queue, n+i)
+		}
+		found, err := sdk.ListWorkflows(d.c, sdk.WithFilterWorkflowIDs(ids...), sdk.WithFilterLoadInput(false), sdk.WithFilterLoadOutput(false))
+		if err != nil {
+			return "", false, err
+		}
+		last, begun := -1, false
+		for _, r := range found {
+			if i := slices.Index(ids, r.ID); i > last {
+				last, begun = i, r.Attributes[asked] == nil && (r.Status == sdk.WorkflowStatusEnqueued || r.Status == sdk.WorkflowStatusPending)
+			}
+		}
+		switch n += last + 1; {
+		case begun:
+			return ids[last], true, nil
+		case last < size-1:
+			return runID(ref, d.o.Queue, n), false, nil
+		}
+	}
 }
 
 // enqueue has a run begin, which waits for others of its thread.
@@ -152,7 +190,7 @@ type handle struct {
 
 // Wait returns how the run came to its end.
 func (h *handle) Wait(ctx context.Context) (fleet.Progress, error) {
-	var last fleet.Progress
+	last := fleet.Progress{Ref: fleet.Ref{Thread: h.thread}, Status: fleet.RunSleeps} // only those give way
 	for id := h.id; ; {
 		out, err := h.d.outcome(ctx, id)
 		if err != nil {

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	sdk "github.com/dbos-inc/dbos-transact-golang/dbos"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
@@ -45,7 +50,8 @@ func work(database, queue string) error {
 	select {}
 }
 
-// What a process that was killed was at is done by others, and nothing twice.
+// What a process that was killed was at is done by others, and nothing twice, while a watch
+// finds threads whose run died.
 func TestAWorkerIsKilledInTheMiddle(t *testing.T) {
 	store, err := postgres.Open(t.Context(), database)
 	if err != nil {
@@ -70,7 +76,11 @@ func TestAWorkerIsKilledInTheMiddle(t *testing.T) {
 		w.Env, w.Stderr = append(os.Environ(), workerEnv+"="+database+" kills"), os.Stderr
 		workers = append(workers, w)
 	}
-	fleettest.Crash(t, &fleet.Client{Dispatcher: d, Store: store}, workers...)
+	c := &fleet.Client{Dispatcher: d, Store: store}
+	go func() {
+		_ = c.Watch(t.Context(), graph.RunnerOptions{Poll: 20 * time.Millisecond, Report: func(graph.RunnerReport) {}})
+	}()
+	fleettest.Crash(t, c, workers...)
 }
 
 func noProgram(t *testing.T, store checkpoint.Store) *fleet.Worker {
@@ -84,6 +94,142 @@ func noProgram(t *testing.T, store checkpoint.Store) *fleet.Worker {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// counting counts what a dispatcher is given of each thread.
+type counting struct {
+	fleet.Dispatcher
+	mu    sync.Mutex
+	given map[string]int
+}
+
+func (c *counting) Dispatch(ctx context.Context, ref fleet.Ref) (fleet.Run, error) {
+	run, err := c.Dispatcher.Dispatch(ctx, ref)
+	if err == nil {
+		c.mu.Lock()
+		c.given[ref.Thread]++
+		c.mu.Unlock()
+	}
+	return run, err
+}
+
+// least says how often each of n threads was given, at least.
+func (c *counting) least(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.given) < n {
+		return 0
+	}
+	return slices.Min(slices.Collect(maps.Values(c.given)))
+}
+
+// While no worker has time, what a thread is due for waits in the queue once.
+func TestWhatIsDueIsInTheQueueOnceByHoweverManyItIsWatched(t *testing.T) {
+	ctx, store := t.Context(), checkpoint.NewMemory()
+	fw := noProgram(t, store)
+	first, err := Start(ctx, database, fw, WorkerOptions{Queue: "once.none"}) // which makes the tables
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(ctx, database, Options{Queue: "once", Poll: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	g, err := fleettest.Wide(store, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 5
+	thread := func(i int) *graph.Thread[fleettest.State] { return g.Thread(fmt.Sprint("once-", i)) }
+	for i := range n {
+		if err := fleet.Submit(ctx, thread(i), g.Input(func(*fleettest.State) error { return nil })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queued := func() (ids []string) {
+		t.Helper()
+		found, err := sdk.ListWorkflows(d.c, sdk.WithFilterQueueName("once"), sdk.WithFilterName(runName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range found {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	given := &counting{Dispatcher: d, given: map[string]int{}}
+	watching, stop := context.WithCancel(ctx)
+	var watches sync.WaitGroup
+	for range 3 {
+		watches.Go(func() {
+			for watching.Err() == nil { // each as one that has just begun
+				short, cancel := context.WithTimeout(watching, 50*time.Millisecond)
+				_ = (&fleet.Client{Dispatcher: given, Store: store}).Watch(short, graph.RunnerOptions{Poll: time.Millisecond, Report: func(graph.RunnerReport) {}})
+				cancel()
+			}
+		})
+	}
+	for range 3000 {
+		if given.least(n) >= 10 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	watches.Wait()
+	if least, ids := given.least(n), queued(); least < 10 || len(ids) != n {
+		t.Errorf("each thread was given %d times at least; in the queue are %q", least, ids)
+	}
+	w, err := Start(ctx, database, fw, WorkerOptions{Queue: "once", Poll: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	for i := range n {
+		run, err := (&fleet.Client{Dispatcher: d, Store: store}).Wake(ctx, thread(i).ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := run.Wait(ctx); err != nil || p.Status != fleet.RunEnded {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+}
+
+// Workers begin at once on a database that has nothing yet.
+func TestWorkersBeginAtOnceOnAFreshDatabase(t *testing.T) {
+	ctx := t.Context()
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(ctx, `CREATE DATABASE fresh`); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh.Path = "/fresh"
+	var workers sync.WaitGroup
+	for range 3 {
+		workers.Go(func() {
+			w, err := Start(ctx, fresh.String(), noProgram(t, checkpoint.NewMemory()), WorkerOptions{Queue: "q"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	workers.Wait()
 }
 
 type nap struct{ Done graph.Set[string] }

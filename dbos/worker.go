@@ -48,8 +48,8 @@ type Worker struct {
 	wg   sync.WaitGroup
 }
 
-// Start starts a worker on a database of PostgreSQL, given by its URL, in which DBOS makes
-// its tables. It is to be closed.
+// Start starts a worker on a database of PostgreSQL that is there, given by its URL, in which
+// DBOS makes its tables. It is to be closed.
 func Start(ctx context.Context, database string, fw *fleet.Worker, o WorkerOptions) (_ *Worker, err error) {
 	switch {
 	case database == "":
@@ -73,16 +73,20 @@ func Start(ctx context.Context, database string, fw *fleet.Worker, o WorkerOptio
 			w.pool.Close()
 		}
 	}()
-	if w.c, err = sdk.NewContext(ctx, sdk.Config{
-		AppName: application, ApplicationVersion: version, ExecutorID: w.name, DatabaseURL: database, DatabaseSchema: o.Schema, Logger: w.log,
+	if err = w.inTurn(ctx, func(tx pgx.Tx) error {
+		if w.c, err = sdk.NewContext(ctx, sdk.Config{
+			AppName: application, ApplicationVersion: version, ExecutorID: w.name, DatabaseURL: database, DatabaseSchema: o.Schema, Logger: w.log,
+		}); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `CREATE TABLE IF NOT EXISTS `+table+` (name text PRIMARY KEY, queue text NOT NULL, seen timestamptz NOT NULL)`)
+		return err
 	}); err != nil {
 		return nil, fmt.Errorf("dbos: %w", err)
 	}
 	sdk.RegisterWorkflow(w.c, w.run, sdk.WithWorkflowName(runName), sdk.WithMaxRecoveryAttempts(0))
 	sdk.RegisterWorkflow(w.c, w.batch, sdk.WithWorkflowName(tasksName), sdk.WithMaxRecoveryAttempts(0))
-	if err = w.createTable(ctx); err == nil {
-		err = w.alive(ctx)
-	}
+	err = w.alive(ctx)
 	always := []sdk.QueueOption{sdk.WithQueueOnConflict(sdk.QueueConflictAlwaysUpdate), sdk.WithQueueBasePollingInterval(o.Poll), sdk.WithWorkerConcurrency(o.Concurrency)}
 	if err == nil { // a thread has one run at a time
 		_, err = sdk.RegisterQueue(w.c, o.Queue, append(always, sdk.WithPartitionConcurrency(1))...)
@@ -120,14 +124,24 @@ func (w *Worker) Close() error {
 // that has run out has the others do what its holder was at.
 const table = "superstep_dbos_workers"
 
-func (w *Worker) createTable(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, table); err != nil {
+// inTurn makes tables while no other worker does, which DBOS doesn't see to. It makes indexes
+// for which PostgreSQL waits until each statement has ended that had begun, so nobody may
+// wait in one: who is not first looks again, by the protocol that leaves none open.
+func (w *Worker) inTurn(ctx context.Context, make func(pgx.Tx) error) error {
+	for {
+		first := false
+		err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+			err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtext($1))`, pgx.QueryExecModeSimpleProtocol, table).Scan(&first)
+			if err != nil || !first {
+				return err
+			}
+			return make(tx)
+		})
+		if err != nil || first {
 			return err
 		}
-		_, err := tx.Exec(ctx, `CREATE TABLE IF NOT EXISTS `+table+` (name text PRIMARY KEY, queue text NOT NULL, seen timestamptz NOT NULL)`)
-		return err
-	})
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func (w *Worker) alive(ctx context.Context) error {

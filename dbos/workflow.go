@@ -92,9 +92,9 @@ func (w *Worker) run(c sdk.Context, in call) (out outcome, err error) {
 			w.log.Warn("dbos: giving up a thread", "thread", at.Thread, "error", gerr)
 		}
 	case out.Progress.Status == fleet.RunSleeps:
-		out.Next = fmt.Sprintf("%s+%d", id, out.Progress.Fence)
 		next := in
 		next.Ref = out.Progress.Ref
+		out.Next = runID(next.Ref, w.o.Queue, 0) // which is in the queue already if the thread was woken meanwhile
 		_, err = enqueue(c, w.o.Queue, next, out.Next, max(time.Until(out.Progress.Wake), time.Millisecond))
 	}
 	return out, err

@@ -368,3 +368,46 @@ func TestARunThatIsCancelledStaysSo(t *testing.T) {
 		}
 	})
 }
+
+// deaf takes what it is given and does nothing.
+type deaf struct{ given atomic.Int64 }
+
+func (d *deaf) Dispatch(context.Context, fleet.Ref) (fleet.Run, error) {
+	d.given.Add(1)
+	return nil, nil
+}
+func (d *deaf) Cancel(context.Context, string) error { return nil }
+
+// What waits for a worker is given to the dispatcher again, less and less often; what else
+// comes to the thread is given to it with the next look.
+func TestAThreadThatNobodyRunsIsNotGivenAgainAtEachLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		g := compile(t, store, "deaf", func(context.Context, *trip) error { return nil })
+		if err := fleet.Submit(t.Context(), g.Thread("t"), g.Input(nothing)); err != nil {
+			t.Fatal(err)
+		}
+		// Another is due, and its run has died, too.
+		if err := fleet.Submit(t.Context(), g.Thread("dead"), g.Input(nothing)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Write(t.Context(), &checkpoint.Write{Log: checkpoint.Log{Thread: "dead"}, Claim: true, Lease: time.Second, Holder: "dead", Wake: true}); err != nil {
+			t.Fatal(err)
+		}
+		d := new(deaf)
+		watched(t, &fleet.Client{Dispatcher: d, Store: store}, func() {
+			time.Sleep(time.Hour)
+			if n := d.given.Load(); n < 120 || n > 140 {
+				t.Errorf("the two were given %d times in an hour", n)
+			}
+			before := d.given.Load()
+			if err := fleet.Submit(t.Context(), g.Thread("t"), g.Input(nothing)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if n := d.given.Load() - before; n < 1 || n > 3 {
+				t.Errorf("given %d times after something new has come to it", n)
+			}
+		})
+	})
+}

@@ -43,14 +43,18 @@ type Runner struct {
 	hand   func(ctx context.Context, thread string) (over func(context.Context) error, err error) // nil: threads are run here
 
 	mu   sync.Mutex
-	busy map[checkpoint.ThreadID]bool    // being run
-	rest map[checkpoint.ThreadID]failure // failed, and not to be tried again at once
+	busy map[checkpoint.ThreadID]bool // being run
+	rest map[checkpoint.ThreadID]rest // failed, or handed over, and not to be tried again at once
 }
 
-type failure struct {
+type rest struct {
+	of    checkpoint.Waiting
 	until time.Time
 	wait  time.Duration
 }
+
+// maxRest is how long a thread rests at most.
+const maxRest = time.Minute
 
 // RunnerOptions are the settings of a [Runner]. The zero value is fine.
 type RunnerOptions struct {
@@ -114,7 +118,7 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 	}
 	r := &Runner{
 		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency), drain: set.drain,
-		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]failure{},
+		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]rest{},
 	}
 	for _, g := range graphs {
 		if g == nil {
@@ -162,6 +166,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer wg.Wait()
 	for {
 		next := time.Now().Add(r.o.Poll)
+		r.forget()
 		err := r.abandoned(ctx, &wg)
 		if err == nil {
 			var soon time.Time
@@ -198,13 +203,20 @@ func (r *Runner) stopped(ctx context.Context) error {
 	}
 }
 
+// forget drops what is known of threads that don't wait any more.
+func (r *Runner) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.rest, func(_ checkpoint.ThreadID, f rest) bool { return time.Since(f.until) > maxRest })
+}
+
 // abandoned starts the threads whose run died.
 func (r *Runner) abandoned(ctx context.Context, wg *sync.WaitGroup) error {
 	for w, err := range r.sched.Abandoned(ctx, 0) {
 		if err != nil {
 			return fmt.Errorf("looking for threads whose run died: %w", err)
 		}
-		if !r.start(ctx, wg, w.Thread, true) {
+		if !r.start(ctx, wg, w, true) {
 			return r.stopped(ctx)
 		}
 	}
@@ -221,7 +233,7 @@ func (r *Runner) due(ctx context.Context, wg *sync.WaitGroup) (next time.Time, e
 		if w.Due.After(time.Now()) {
 			return w.Due, nil
 		}
-		if !r.start(ctx, wg, w.Thread, false) {
+		if !r.start(ctx, wg, w, false) {
 			return next, r.stopped(ctx)
 		}
 	}
@@ -230,12 +242,17 @@ func (r *Runner) due(ctx context.Context, wg *sync.WaitGroup) (next time.Time, e
 
 // start runs a thread when there is a place. It reports false when the runner is
 // stopped.
-func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoint.ThreadID, died bool) bool {
+func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, w checkpoint.Waiting, died bool) bool {
 	if r.stopped(ctx) != nil {
 		return false
 	}
+	thread := w.Thread
 	r.mu.Lock()
-	skip := r.busy[thread] || time.Now().Before(r.rest[thread].until)
+	before := r.rest[thread]
+	if r.hand != nil && before.of != w { // it was run since, and waits for something else
+		before = rest{}
+	}
+	skip := r.busy[thread] || time.Now().Before(before.until)
 	if !skip {
 		r.busy[thread] = true
 	}
@@ -259,12 +276,12 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoin
 		}
 		r.mu.Lock()
 		delete(r.busy, thread)
-		if err == nil || errors.Is(err, ErrThreadBusy) {
+		if err == nil && r.hand == nil || errors.Is(err, ErrThreadBusy) {
 			delete(r.rest, thread)
 		} else {
-			// If it can't even be loaded it is due again at once.
-			wait := min(max(2*r.rest[thread].wait, r.o.Poll), time.Minute)
-			r.rest[thread] = failure{time.Now().Add(wait), wait}
+			// It is due until somebody runs it: at once, if it can't even be loaded.
+			wait := min(max(2*before.wait, r.o.Poll), maxRest)
+			r.rest[thread] = rest{w, time.Now().Add(wait), wait}
 		}
 		r.mu.Unlock()
 		if !errors.Is(err, ErrThreadBusy) { // then another runner was first

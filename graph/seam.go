@@ -202,8 +202,9 @@ func (f *followed) head(ctx context.Context) (checkpoint.ID, error) {
 func (f *followed) Drain() <-chan struct{} { return f.set.drain }
 
 // Watch is [Runner.Run] for somebody else who runs the threads: hand gives them to him,
-// and returns before they have ended. It may be given a thread again as long as nobody
-// runs it. What it returns waits for the end of the run, and says why it could not go on.
+// and returns before they have ended. It is given a thread again as long as nobody runs
+// it, at growing intervals up to a minute. What it returns, if it isn't nil, waits for the end
+// of the run, and says why it could not go on.
 func (pieces) Watch(ctx context.Context, store checkpoint.Store, o RunnerOptions, hand func(ctx context.Context, thread string) (over func(context.Context) error, err error)) error {
 	r, err := newRunner(store, o)
 	if err != nil {

@@ -155,6 +155,12 @@ func (s *Suite) busy(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the other run: %v", err)
 	}
+	if run, err = c.Wake(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := run.Wait(ctx); err != nil || p.Status != fleet.RunEnded {
+		t.Errorf("woken when nobody has it any more: %+v, %v", p, err)
+	}
 }
 
 // A version that no worker has is an error that says so, and the thread goes on elsewhere.

@@ -480,7 +480,7 @@ func compareRequests(recorded, asked cassette.Request) (d jsondiff.Differences) 
 	switch {
 	case recorded.Body == asked.Body:
 	case err == nil && err2 == nil:
-		d.Compare("", a, b)
+		d.Compare(a, b)
 	default:
 		d.Changed("body", recorded.Body, asked.Body)
 	}

@@ -148,13 +148,10 @@ func (c Conversation) Run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	defer a.close() // other commands are the program's own
 	if err := h.open(ctx); err != nil {
-		if h.p != nil {
-			h.p.close()
-		}
 		return err
 	}
-	defer h.p.close()
 	h.stops = watchSignals(ctx)
 	defer h.stops.end()
 	if prompts {
@@ -206,7 +203,6 @@ func (h *chatter) open(ctx context.Context) (err error) {
 	if h.Here {
 		h.p = &local{a: h.a}
 	} else if h.p, err = h.a.place(); err != nil {
-		h.p = nil // of no type
 		return err
 	}
 	if h.t, err = h.graph(ctx); err != nil {
@@ -296,12 +292,9 @@ func (h *chatter) again() string {
 	return cmd
 }
 
-// look loads the thread: what is stored is what counts, whatever has become of the
-// context.
+// look loads the thread.
 func (h *chatter) look(ctx context.Context) error {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-	defer done()
-	s, err := h.t.state(ctx, h.Thread, "")
+	s, err := cameOf(ctx, h.t, h.Thread)
 	// A thread that isn't there has had no run.
 	h.unsure = err != nil && !missing(err)
 	if err == nil {
@@ -389,7 +382,7 @@ func (h *chatter) changed() json.RawMessage {
 		return h.opening.Input
 	}
 	for k, v := range own {
-		if !same(v, state[k]) {
+		if d, err := differences(state[k], v); err != nil || len(d) > 0 {
 			return h.opening.Input
 		}
 	}

@@ -44,6 +44,7 @@ type app struct {
 	evaluations          Evaluations
 	grades               bool                          // it has evaluations
 	ends                 []func(context.Context) error // see AtEnd
+	closes               []func() error                // see atClose
 	store                checkpoint.Store
 	url                  string
 	openers              map[string]func(ctx context.Context, url string) (checkpoint.Store, error)
@@ -278,8 +279,33 @@ func (a *app) root() *cobra.Command {
 		root.AddCommand(a.chatCommand())
 	}
 	addExamples(root, root)
+	a.closing(root)
 	root.AddCommand(a.commands...)
 	return root
+}
+
+// closing has what a command, or one below it, has opened closed when it is over.
+func (a *app) closing(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			defer a.close()
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		a.closing(sub)
+	}
+}
+
+// atClose has f called when the command is over, before what was opened earlier is closed.
+// Its error comes too late to matter: what was written is stored.
+func (a *app) atClose(f func() error) { a.closes = append(a.closes, f) }
+
+func (a *app) close() {
+	for _, f := range slices.Backward(a.closes) {
+		_ = f()
+	}
+	a.closes = nil
 }
 
 // overServer are the commands that work over a server as well as on a store.

@@ -15,7 +15,6 @@ on. A server chooses the ID of the new one; elsewhere it is TO.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			from, to := args[0], ""
 			if len(args) > 1 {
 				to = args[1]

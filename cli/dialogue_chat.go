@@ -41,17 +41,13 @@ Deadlines run while it is open, and afterwards with "dialogue serve".`,
 			if err != nil {
 				return err
 			}
-			items, forget, err := a.memories()
+			items, err := a.memories()
 			if err != nil {
 				return err
 			}
-			defer forget()
-			store, end, err := a.open(cmd.Context(), true)
-			if err != nil {
+			if c.Store, err = a.open(cmd.Context(), true); err != nil {
 				return err
 			}
-			defer end()
-			c.Store = store
 			if t.assistant, err = assistants.New(c, items); err != nil {
 				return err
 			}

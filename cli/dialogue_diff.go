@@ -119,11 +119,10 @@ func changesText(changes []program.Change) string {
 
 // standings returns the conversations of the store that stand in a flow of an assistant.
 func (a *app) standings(ctx context.Context, older, newer *program.Program) ([]standing, error) {
-	store, end, err := a.open(ctx, false)
+	store, err := a.open(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
 	l, err := a.lister(store)
 	if err != nil {
 		return nil, err

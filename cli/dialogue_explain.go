@@ -42,11 +42,10 @@ once, and the exit code is 1 if it doesn't hold.`,
 				return Usage("--as-test is for a whole conversation, and --turn for a part")
 			}
 			ctx := cmd.Context()
-			store, thread, end, err := a.recorded(ctx, args[0])
+			store, thread, err := a.recorded(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			defer end()
 			if path != "" {
 				return a.asTest(ctx, store, thread, path)
 			}
@@ -111,19 +110,20 @@ func (a *app) asTest(ctx context.Context, store checkpoint.Store, thread, path s
 }
 
 // recorded opens the store that has a thread, which may be that of a recording.
-func (a *app) recorded(ctx context.Context, name string) (checkpoint.Store, string, func(), error) {
+func (a *app) recorded(ctx context.Context, name string) (checkpoint.Store, string, error) {
 	f, err := os.Open(name)
 	if info, bad := os.Stat(name); err != nil || bad != nil || info.IsDir() {
-		store, end, err := a.open(ctx, false)
-		return store, name, end, err
+		store, err := a.open(ctx, false)
+		return store, name, err
 	}
 	defer f.Close()
 	store := checkpoint.NewMemory()
+	a.atClose(store.Close)
 	rec, err := recording.Import(ctx, store, f, "")
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("%s: %w", name, err)
+		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
-	return store, string(rec.Header.Thread), func() { store.Close() }, nil
+	return store, string(rec.Header.Thread), nil
 }
 
 // conversationsOf returns a graph that reads the conversations of assistants of a name,

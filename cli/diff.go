@@ -1,15 +1,14 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 )
 
 // difference is one place at which two states differ. A value that is missing
@@ -21,98 +20,33 @@ type difference struct {
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
-// differences lists where b differs from a. An array that grew or shrank at an
-// end, or in one place, differs there alone; the index is that in b, or in a for
-// what was removed.
-func differences(path string, a, b json.RawMessage) ([]difference, error) {
-	x, err := open(a)
+// differences lists where b differs from a. The index of an element is that in b, or in a
+// for what was removed.
+func differences(a, b json.RawMessage) ([]difference, error) {
+	x, err := jsondiff.Decode(string(a))
 	if err != nil {
 		return nil, err
 	}
-	y, err := open(b)
+	y, err := jsondiff.Decode(string(b))
 	if err != nil {
 		return nil, err
 	}
-	below := func(name string) string {
-		if path == "" {
-			return name
+	out := []difference{}
+	for _, c := range jsondiff.Changes(x, y) {
+		steps := make([]string, len(c.Path))
+		for i, step := range c.Path {
+			steps[i] = fmt.Sprint(step)
 		}
-		return path + "." + name
+		d := difference{Op: c.Op, Path: strings.Join(steps, ".")}
+		if c.Op != "add" {
+			d.Old = json.RawMessage(jsondiff.Encode(c.Old, ""))
+		}
+		if c.Op != "remove" {
+			d.New = json.RawMessage(jsondiff.Encode(c.New, ""))
+		}
+		out = append(out, d)
 	}
-	var out []difference
-	switch x := x.(type) {
-	case object:
-		y, ok := y.(object)
-		if !ok {
-			break
-		}
-		theirs := make(map[string]json.RawMessage, len(y))
-		for _, m := range y {
-			theirs[m.name] = m.value
-		}
-		ours := make(map[string]bool, len(x))
-		for _, m := range x {
-			ours[m.name] = true
-			other, ok := theirs[m.name]
-			if !ok {
-				out = append(out, difference{Op: "remove", Path: below(m.name), Old: m.value})
-				continue
-			}
-			sub, err := differences(below(m.name), m.value, other)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, sub...)
-		}
-		for _, m := range y {
-			if !ours[m.name] {
-				out = append(out, difference{Op: "add", Path: below(m.name), New: m.value})
-			}
-		}
-		return out, nil
-	case list:
-		y, ok := y.(list)
-		if !ok {
-			break
-		}
-		begin, common := 0, min(len(x), len(y))
-		for begin < common && same(x[begin], y[begin]) {
-			begin++
-		}
-		end := 0
-		for end < common-begin && same(x[len(x)-1-end], y[len(y)-1-end]) {
-			end++
-		}
-		for i := begin; i < max(len(x), len(y))-end; i++ {
-			switch {
-			case i >= len(y)-end:
-				out = append(out, difference{Op: "remove", Path: below(strconv.Itoa(i)), Old: x[i]})
-			case i >= len(x)-end:
-				out = append(out, difference{Op: "add", Path: below(strconv.Itoa(i)), New: y[i]})
-			default:
-				sub, err := differences(below(strconv.Itoa(i)), x[i], y[i])
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, sub...)
-			}
-		}
-		return out, nil
-	}
-	if reflect.DeepEqual(x, y) {
-		return nil, nil
-	}
-	return []difference{{Op: "replace", Path: path, Old: a, New: b}}, nil
-}
-
-// same reports whether two values are equal, whatever their white space and the
-// order of their members.
-func same(a, b json.RawMessage) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	d, err := differences("", a, b)
-	return err == nil && len(d) == 0
+	return out, nil
 }
 
 func (a *app) diffCommand() *cobra.Command {
@@ -131,7 +65,6 @@ is a checkpoint of any thread.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			var states [2]json.RawMessage
 			for i, arg := range args {
 				s, err := a.stateOf(ctx, p, thread, arg)
@@ -140,16 +73,13 @@ is a checkpoint of any thread.`,
 				}
 				states[i] = s.State
 			}
-			list, err := differences("", states[0], states[1])
+			list, err := differences(states[0], states[1])
 			if err != nil {
 				return fmt.Errorf("state: %w", err)
 			}
 			w := a.console.Out
 			switch {
 			case a.json:
-				if list == nil {
-					list = []difference{}
-				}
 				if err := writeJSON(w, list, true); err != nil {
 					return err
 				}

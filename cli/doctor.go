@@ -163,7 +163,7 @@ func (d *doctor) store(ctx context.Context) {
 			path = c.Path
 		}
 	}
-	store, done, err := d.a.open(ctx, false)
+	store, err := d.a.open(ctx, false)
 	switch {
 	case errors.Is(err, errNoStore):
 		if err := writable(path); err != nil {
@@ -179,7 +179,6 @@ func (d *doctor) store(ctx context.Context) {
 		d.fail("store", fmt.Errorf("%s doesn't open: %w", name, err), "is it running, and does --store name it rightly?")
 		return
 	}
-	defer done()
 	if l, ok := store.(checkpoint.Lister); ok {
 		for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Limit: 1}) {
 			if err == nil {

@@ -38,7 +38,6 @@ thread ran, failed in or waits at are marked.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			t, err := p.graph(ctx, args[0])
 			if err != nil {
 				return err

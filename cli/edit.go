@@ -71,7 +71,6 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			if err := p.open(ctx, len(args) > 0 && f.thread != ""); err != nil {
 				return err
 			}
@@ -126,7 +125,6 @@ func (a *app) deleteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			if _, err := known(ctx, p, thread); err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 				return err
 			}

@@ -83,7 +83,7 @@ type evalFlags struct {
 	prices              []string
 	min                 float64
 	out, html, baseline string
-	config              string
+	config              []string
 	maxSteps            int
 	keep                bool
 }
@@ -115,7 +115,7 @@ the report of --baseline. A case passes if all of its runs do.`,
 	fs.StringVarP(&f.out, "output", "o", "", "write the report in JSON to this file, for --baseline and \"eval compare\"")
 	fs.StringVar(&f.html, "html", "", "write the report as a page to this file")
 	fs.StringVar(&f.baseline, "baseline", "", "an earlier report to compare with; fail if a case became worse")
-	fs.StringVar(&f.config, "config", "", "what nodes are configured with, where the graph declares it: JSON, @FILE or - for the standard input")
+	fs.StringArrayVar(&f.config, "config", nil, configHelp)
 	fs.IntVar(&f.maxSteps, "max-steps", 0, "how many supersteps a run may take")
 	fs.BoolVar(&f.keep, "keep", false, "keep the threads in the store, or on the server, to look at them")
 	return cmd
@@ -189,19 +189,13 @@ func (a *app) evaluate(cmd *cobra.Command, f *evalFlags, name string, files []st
 		}
 		p = &local{a: a, store: checkpoint.NewMemory(), items: memory.Use(items)}
 	}
-	defer p.close()
 	t, err := p.graph(ctx, name)
 	if err != nil {
 		return err
 	}
 	run := call{maxSteps: f.maxSteps}
-	if run.config, err = jsonArg(cmd, "config", f.config); err != nil {
+	if run.config, err = configArg(cmd, t, f.config); err != nil {
 		return err
-	}
-	if run.config != nil {
-		if err := t.check(graph.JSONConfig, run.config); err != nil {
-			return &usageError{fmt.Errorf("--config does not fit graph %q: %w", name, err), ""}
-		}
 	}
 	var misfits []error
 	for _, c := range cases {
@@ -394,9 +388,7 @@ func (a *app) target(p place, t target, run call, keep bool) eval.Target {
 			var failed error
 			for _, failed = range events {
 			}
-			look, done := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-			s, err := t.state(look, thread, "")
-			done()
+			s, err := cameOf(ctx, t, thread)
 			if err != nil {
 				return eval.Result{}, cmp.Or(failed, err)
 			}
@@ -490,7 +482,6 @@ if the state has messages. The case is then checked by "exact" and "trajectory",
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			t, thread, err := a.choose(ctx, p, nil, args[0])
 			if err != nil {
 				return err

@@ -31,7 +31,6 @@ The value is JSON, @FILE, or - for the standard input; without one it is null.`,
 			if err := l.open(ctx, false); err != nil {
 				return err
 			}
-			defer l.close()
 			t, thread, err := a.choose(ctx, l, nil, args[0])
 			if err != nil {
 				return err

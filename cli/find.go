@@ -31,7 +31,7 @@ func known(ctx context.Context, p place, thread string) (ownership, error) {
 	if !missing(err) {
 		return of, err
 	}
-	names, err := p.newest(ctx, 1000)
+	names, err := p.newest(ctx, 100) // one request of a server
 	hint := ""
 	switch near := plan.Nearest(thread, names); {
 	case near != "":

@@ -21,7 +21,6 @@ func (a *app) graphsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			list, err := p.graphs(ctx)
 			if err != nil {
 				return err
@@ -87,7 +86,6 @@ due for more than a minute and that no run has taken.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			if name != "" {
 				if _, err := p.graph(ctx, name); err != nil {
 					return err

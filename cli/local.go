@@ -21,7 +21,6 @@ type local struct {
 	a     *app
 	store checkpoint.Store     // nil until it is opened
 	items graph.SubgraphOption // the runs' long-term memory; nil until then
-	end   func()
 }
 
 func (l *local) label() string { return l.a.storeName() }
@@ -31,22 +30,16 @@ func (l *local) open(ctx context.Context, create bool) (err error) {
 	if l.store != nil {
 		return nil
 	}
-	items, forget, err := l.a.memories()
+	items, err := l.a.memories()
 	if err != nil {
 		return err
 	}
-	store, end, err := l.a.open(ctx, create)
+	store, err := l.a.open(ctx, create)
 	if err != nil {
 		return err
 	}
-	l.store, l.items, l.end = store, items, func() { forget(); end() }
+	l.store, l.items = store, items
 	return nil
-}
-
-func (l *local) close() {
-	if l.end != nil {
-		l.end()
-	}
 }
 
 // at returns a graph of this program as it is here.

@@ -76,11 +76,10 @@ func (a *app) serveMCP(cmd *cobra.Command, o mcpServing) error {
 	defer end()
 	ctx, cancel := console.Until(ctx, drain) // a thread goes on from its last step
 	defer cancel()
-	s, done, err := a.mcpServer(ctx, o.demo)
+	s, err := a.mcpServer(ctx, o.demo)
 	if err != nil {
 		return err
 	}
-	defer done()
 	if o.http != "" {
 		return a.listenMCP(ctx, s, o)
 	}
@@ -99,44 +98,33 @@ type nopCloser struct{ io.Writer }
 func (nopCloser) Close() error { return nil }
 
 // mcpServer returns a server of the program's graphs, with the store, and tools.
-func (a *app) mcpServer(ctx context.Context, demo bool) (_ *mcp.Server, done func(), err error) {
+func (a *app) mcpServer(ctx context.Context, demo bool) (*mcp.Server, error) {
 	var graphs []mcp.Graph
 	for _, g := range a.forOthers(demo) {
 		graphs = append(graphs, mcp.Graph{Graph: g.Graph, Name: g.name, Description: g.description})
 	}
 	if len(graphs) == 0 && len(a.tools) == 0 {
-		return nil, nil, a.nothingToServe("mcp")
+		return nil, a.nothingToServe("mcp")
 	}
-	items, forget, err := a.memories()
+	items, err := a.memories()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	store, end, err := a.open(ctx, true)
+	store, err := a.open(ctx, true)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	shut := func() { forget(); end() }
-	defer func() {
-		if err != nil {
-			shut()
-		}
-	}()
 	for i, g := range graphs {
 		if graphs[i].Graph, err = g.Graph.With(graph.WithCheckpointer(store), items); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	s, err := mcp.NewServer(a.name, cmp.Or(a.version, "0"), a.tools...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err = s.SetGraphs(graphs...); err != nil {
-		return nil, nil, err
-	}
-	return s, func() {
-		_ = s.Close() // connections that broke have told already
-		shut()
-	}, nil
+	a.atClose(s.Close) // connections that broke have told already
+	return s, s.SetGraphs(graphs...)
 }
 
 // listenMCP serves over HTTP until the context ends.

@@ -88,14 +88,14 @@ func (a *app) indexed() (*memory.Index, error) {
 }
 
 // memories gives runs in this process the long-term memory, which is opened when one of
-// them uses it, and is the one that serve would show. End closes it.
-func (a *app) memories() (use graph.SubgraphOption, end func(), err error) {
+// them uses it, and is the one that serve would show.
+func (a *app) memories() (graph.SubgraphOption, error) {
 	index, err := a.indexed()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if a.items != nil {
-		return memory.Use(a.items), func() {}, nil
+		return memory.Use(a.items), nil
 	}
 	late := &lateMemory{open: func(ctx context.Context) (memory.Store, error) {
 		if a.ownStore() {
@@ -103,7 +103,8 @@ func (a *app) memories() (use graph.SubgraphOption, end func(), err error) {
 		}
 		return server.OpenMemory(ctx, a.storeURL(), memory.Config{Index: index})
 	}}
-	return memory.Use(memory.Store(late)), func() { _ = late.Close() }, nil
+	a.atClose(late.Close)
+	return memory.Use(memory.Store(late)), nil
 }
 
 // lateMemory is a memory that is opened when it is first used.

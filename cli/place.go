@@ -72,8 +72,8 @@ func (a *app) serverURL() string {
 // remote reports whether the command line names a server.
 func (a *app) remote() bool { return a.serverURL() != "" }
 
-// place returns the place that the command line names. It is the caller's to
-// close, and to open before threads are looked at.
+// place returns the place that the command line names, which is to be opened before threads
+// are looked at.
 func (a *app) place() (place, error) {
 	url := a.serverURL()
 	if url == "" {

@@ -64,7 +64,6 @@ Threads that a run holds are left for another time.`,
 			if err := l.open(ctx, false); err != nil {
 				return err
 			}
-			defer l.close()
 			if all {
 				return a.pruneAll(ctx, l, prefix, keep, compact)
 			}

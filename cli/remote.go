@@ -33,7 +33,6 @@ type remote struct {
 
 func (r *remote) label() string { return r.c.URL() }
 func (r *remote) arg() string   { return r.a.placeArg() }
-func (r *remote) close()        {}
 
 func (r *remote) noteLost(err error, wait time.Duration) {
 	if f := r.lost.Load(); f != nil {

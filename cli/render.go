@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/internal/jsondiff"
+	"github.com/superstep-dev/superstep/internal/jsonscan"
 )
 
 // member is one member of a JSON object.
@@ -28,36 +29,14 @@ type list []json.RawMessage
 // open decodes one level of a JSON value: into nil, bool, json.Number, string,
 // list or object. What isn't shown need not be decoded.
 func open(data json.RawMessage) (any, error) {
-	data = bytes.TrimSpace(data)
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if len(data) == 0 || data[0] != '{' && data[0] != '[' {
-		var v any
-		err := d.Decode(&v)
-		return v, err
+	l, o := list{}, object{}
+	if jsonscan.Elements(data, func(v []byte) bool { l = append(l, v); return true }) {
+		return l, nil
 	}
-	if data[0] == '[' {
-		l := list{}
-		err := d.Decode(&l)
-		return l, err
+	if jsonscan.Members(data, func(name, v []byte) bool { o = append(o, member{string(name), v}); return true }) {
+		return o, nil
 	}
-	o := object{}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		m := member{name: name.(string)}
-		if err := d.Decode(&m.value); err != nil {
-			return nil, err
-		}
-		o = append(o, m)
-	}
-	_, err := d.Token()
-	return o, err
+	return jsondiff.Decode(string(data))
 }
 
 // The bounds of what is shown unless all is asked for.

@@ -39,11 +39,10 @@ The exit code is 0 if all is well, and 1 if damage is left.`,
 			if len(args) > 0 {
 				thread = checkpoint.ThreadID(args[0])
 			}
-			store, dir, end, err := a.openDamaged(ctx)
+			store, dir, err := a.openDamaged(ctx)
 			if err != nil {
 				return err
 			}
-			defer end()
 			v, ok := store.(checkpoint.Verifier)
 			if !ok {
 				return fmt.Errorf("the store %s cannot be checked", a.storeName())
@@ -97,19 +96,20 @@ The exit code is 0 if all is well, and 1 if damage is left.`,
 
 // openDamaged opens the store as it is: nothing is mended on the way. Dir is the
 // folder of a store of files.
-func (a *app) openDamaged(ctx context.Context) (_ checkpoint.Store, dir string, end func(), err error) {
+func (a *app) openDamaged(ctx context.Context) (_ checkpoint.Store, dir string, err error) {
 	if a.storeFlag != "" || a.store == nil {
 		if c, err := storeConfig(a.storeURL(), false); err == nil && c.Backend == stores.File {
 			c.File.Recover = false
 			s, err := c.Open(ctx)
 			if err != nil {
-				return nil, "", nil, err
+				return nil, "", err
 			}
-			return s, c.Path, func() { s.Close() }, nil
+			a.atClose(s.Close)
+			return s, c.Path, nil
 		}
 	}
-	s, end, err := a.open(ctx, false)
-	return s, "", end, err
+	s, err := a.open(ctx, false)
+	return s, "", err
 }
 
 func verify(ctx context.Context, v checkpoint.Verifier, thread checkpoint.ThreadID) ([]damage, error) {

@@ -26,11 +26,10 @@ test ("replay"). It is not encrypted, whatever the store is.`,
 		Args: args(1, 1, "THREAD"), ValidArgsFunction: a.completeThreads,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			store, err := a.open(ctx, false)
 			if err != nil {
 				return err
 			}
-			defer end()
 			if _, err := a.head(ctx, store, args[0]); err != nil {
 				return err
 			}
@@ -80,11 +79,10 @@ input) into the store. A thread of that ID must not exist.`,
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, true)
+			store, err := a.open(ctx, true)
 			if err != nil {
 				return err
 			}
-			defer end()
 			thread := rec.Header.Thread
 			if as != "" {
 				thread = checkpoint.ThreadID(as)

@@ -51,7 +51,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	fs.IntVar(&f.concurrency, "concurrency", 0, "how many tasks run at a time")
 	fs.DurationVar(&f.timeout, "timeout", 0, "end the run after this time; the thread can go on")
 	fs.StringVar(&f.durability, "durability", "", "when checkpoints are stored: sync, async or exit")
-	fs.StringArrayVarP(&f.config, "config", "c", nil, "what nodes are configured with, where the graph declares it: KEY=VALUE, several times, or JSON, @FILE or - for the standard input")
+	fs.StringArrayVarP(&f.config, "config", "c", nil, configHelp)
 	fs.StringArrayVarP(&f.metadata, "metadata", "m", nil, "KEY=VALUE to store with the checkpoints")
 	fs.StringSliceVar(&f.before, "interrupt-before", nil, "nodes to stop before")
 	fs.StringSliceVar(&f.after, "interrupt-after", nil, "nodes to stop after")
@@ -90,11 +90,11 @@ const completionTime = 3 * time.Second
 func (a *app) completeThreads(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	ctx, end := context.WithTimeout(cmd.Context(), completionTime)
 	defer end()
+	defer a.close() // a completion is no command
 	p, err := a.opened(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer p.close()
 	var out []string
 	list, _, _ := p.threads(ctx, threadQuery{prefix: prefix, limit: 100}) // what there is of it
 	for _, t := range list {
@@ -180,9 +180,12 @@ func jsonArg(cmd *cobra.Command, flag, arg string) (json.RawMessage, error) {
 	return jsonValue(cmd, "--"+flag, arg)
 }
 
+// configHelp is what the help says of --config.
+const configHelp = "what nodes are configured with, where the graph declares it: KEY=VALUE, several times, or JSON, @FILE or - for the standard input"
+
 // configArg reads the values of --config: an object as JSON, @FILE or -, and KEY=VALUE for
-// members of it. A VALUE that is no JSON is a string.
-func configArg(cmd *cobra.Command, values []string) (json.RawMessage, error) {
+// members of it, and reports what does not fit the graph. A VALUE that is no JSON is a string.
+func configArg(cmd *cobra.Command, t target, values []string) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	whole := false
 	for _, v := range values {
@@ -225,7 +228,14 @@ func configArg(cmd *cobra.Command, values []string) (json.RawMessage, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(members)
+	config, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.check(graph.JSONConfig, config); err != nil {
+		return nil, &usageError{fmt.Errorf("--config does not fit graph %q: %w", t.info().name, err), ""}
+	}
+	return config, nil
 }
 
 // jsonValue reads JSON, @FILE, or - for the standard input. Name says what it is
@@ -318,7 +328,6 @@ way the thread can go on with "continue".`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
 			t, err := p.graph(ctx, args[0])
 			if err != nil {
 				return err
@@ -421,18 +430,13 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 	return cmd
 }
 
-// opened returns the place that the command line names, opened for threads that
-// exist. It is the caller's to close.
+// opened returns the place that the command line names, opened for threads that exist.
 func (a *app) opened(ctx context.Context) (place, error) {
 	p, err := a.place()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.open(ctx, false); err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
+	return p, p.open(ctx, false)
 }
 
 // withThread opens the place and finds a thread that exists.
@@ -442,7 +446,6 @@ func (a *app) withThread(cmd *cobra.Command, args []string, f *runFlags, do func
 	if err != nil {
 		return err
 	}
-	defer p.close()
 	t, thread, err := a.choose(ctx, p, args, f.thread)
 	if err != nil {
 		return err
@@ -488,13 +491,8 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 	if err != nil {
 		return err
 	}
-	if run.config, err = configArg(cmd, f.config); err != nil {
+	if run.config, err = configArg(cmd, t, f.config); err != nil {
 		return err
-	}
-	if run.config != nil {
-		if err := t.check(graph.JSONConfig, run.config); err != nil {
-			return &usageError{fmt.Errorf("--config does not fit graph %q: %w", t.info().name, err), ""}
-		}
 	}
 	c := a.console
 	show := !f.quiet && (f.verbose || c.ErrTerminal()) && (len(f.stream) == 0 || !c.OutTerminal())
@@ -514,10 +512,7 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 			runErr = a.consume(begin(ctx, run), mode, len(f.stream) > 0, show)
 		}
 		run.at = "" // the branch is there now
-		// What is stored is what counts, whatever has become of the context.
-		look, done := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-		s, err := t.state(look, f.thread, "")
-		done()
+		s, err := cameOf(ctx, t, f.thread)
 		if err != nil {
 			if runErr != nil {
 				return a.explain(runErr, f)
@@ -546,6 +541,14 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 
 // lookTime is how long it may take to see what a run led to.
 const lookTime = time.Minute
+
+// cameOf returns a thread as a run has left it: what is stored is what counts, whatever has
+// become of the context.
+func cameOf(ctx context.Context, t target, thread string) (*snapshot, error) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer done()
+	return t.state(ctx, thread, "")
+}
 
 // wasRefused reports whether a run failed because an answer didn't fit: the
 // question still waits.

@@ -35,11 +35,10 @@ running go on with the next runner. With --once it looks once.`,
 			if len(a.graphs) == 0 {
 				return &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
 			}
-			store, end, err := a.open(cmd.Context(), true)
+			store, err := a.open(cmd.Context(), true)
 			if err != nil {
 				return err
 			}
-			defer end()
 			return a.serve(cmd.Context(), store, o, once)
 		},
 	}
@@ -107,11 +106,10 @@ func (a *app) serve(ctx context.Context, store checkpoint.Store, o graph.RunnerO
 		a.showRan(out)
 	}
 	var graphs []graph.Runnable
-	items, forget, err := a.memories()
+	items, err := a.memories()
 	if err != nil {
 		return err
 	}
-	defer forget()
 	for _, t := range a.graphs {
 		g, err := t.With(items)
 		if err != nil {

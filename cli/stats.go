@@ -54,11 +54,10 @@ each field of the state, the largest first. Every record is read.`,
 				return Usage("--prefix is for all threads; THREAD names one")
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			store, err := a.open(ctx, false)
 			if err != nil {
 				return err
 			}
-			defer end()
 			l, err := a.lister(store)
 			if err != nil {
 				return err

@@ -36,20 +36,21 @@ func (a *app) storeName() string {
 // errNoStore says that a store that is only to be read isn't there.
 var errNoStore = errors.New("there is no store yet")
 
-// open opens the store. A store that is not there is made if create is set;
+// open opens the store for the command. A store that is not there is made if create is set;
 // else it is an errNoStore.
-func (a *app) open(ctx context.Context, create bool) (checkpoint.Store, func(), error) {
+func (a *app) open(ctx context.Context, create bool) (checkpoint.Store, error) {
 	if a.ownStore() {
-		return a.store, func() {}, nil
+		return a.store, nil
 	}
 	store, err := openURL(ctx, a.storeURL(), create, a.openers)
 	if errors.Is(err, errNoStore) {
 		err = Hint(err, "start a thread (%s run GRAPH), or say where they are kept with --store", a.name)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return store, func() { store.Close() }, nil
+	a.atClose(store.Close)
+	return store, nil
 }
 
 // OpenURL opens the store that a URL names, as the flag --store does, and makes

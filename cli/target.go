@@ -28,7 +28,6 @@ type place interface {
 	// open opens what is needed for threads. A store that is not there is made if
 	// create is set; else it is an errNoStore.
 	open(ctx context.Context, create bool) error
-	close()
 
 	graphs(ctx context.Context) ([]graphRow, error)
 	graph(ctx context.Context, name string) (target, error)

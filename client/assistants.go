@@ -35,7 +35,7 @@ type AssistantSearch struct {
 // Assistants yields the assistants of the server, newest first. They are asked for
 // in pages while the loop goes on.
 func (c *Client) Assistants(ctx context.Context, s AssistantSearch) iter.Seq2[*Assistant, error] {
-	return pages(s.Limit, func(w window) ([]*Assistant, error) {
+	return pages(c, s.Limit, func(w window) ([]*Assistant, error) {
 		body := struct {
 			AssistantSearch
 			window

@@ -263,20 +263,23 @@ func whole[T any](c *Client, q call, all []*T) error {
 }
 
 // linked yields the entries of a list from a place on of which each page, of that size, says
-// where the next one begins, at most limit of them if that is positive. After the last comes "".
-func linked[T any](c *Client, from string, limit, size int, next func(from string, n int) (some []*T, to string, err error)) iter.Seq2[*T, error] {
-	return func(yield func(*T, error) bool) {
+// where the next one begins, at most limit of them if that is positive. After the last comes
+// the zero value.
+func linked[T any, P comparable](c *Client, from P, limit, size int, next func(from P, n int) (some []T, to P, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var end P
 		for from, n := from, 0; ; {
 			ask := size
 			if limit > 0 {
 				ask = min(size, limit-n)
 			}
 			some, to, err := next(from, ask)
-			if err == nil && to != "" && to == from {
-				err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("a list goes on after %q with that again", from)}
+			if err == nil && to != end && to == from {
+				err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("a list goes on after %q with that again", fmt.Sprint(from))}
 			}
 			if err != nil {
-				yield(nil, err)
+				var none T
+				yield(none, err)
 				return
 			}
 			for _, one := range some {
@@ -284,7 +287,7 @@ func linked[T any](c *Client, from string, limit, size int, next func(from strin
 					return
 				}
 			}
-			if from = to; from == "" {
+			if from = to; from == end {
 				return
 			}
 		}
@@ -300,31 +303,16 @@ type window struct {
 	Offset int `json:"offset"`
 }
 
-// pages yields the entries of a list that the server gives in pages, at most
-// limit of them if that is positive.
-func pages[T any](limit int, next func(window) ([]T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for w := (window{Limit: page}); ; {
-			if limit > 0 {
-				w.Limit = min(page, limit-w.Offset)
-			}
-			list, err := next(w)
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, one := range list[:min(w.Limit, len(list))] { // more than were asked for is the server's mistake
-				if !yield(one, nil) {
-					return
-				}
-			}
-			w.Offset += w.Limit
-			if len(list) < w.Limit || limit > 0 && w.Offset >= limit {
-				return
-			}
+// pages is linked for a list of which the server gives any part: that which isn't full is
+// the last.
+func pages[T any](c *Client, limit int, next func(window) ([]T, error)) iter.Seq2[T, error] {
+	return linked(c, 0, limit, page, func(from, n int) ([]T, int, error) {
+		list, err := next(window{n, from})
+		if len(list) < n {
+			return list, 0, err
 		}
-	}
+		return list[:n], from + n, err // more than were asked for is the server's mistake
+	})
 }
 
 // Info says what a server is.

@@ -299,7 +299,7 @@ type RunSearch struct {
 // Runs yields the runs of a thread, newest first. They are asked for in pages while
 // the loop goes on.
 func (c *Client) Runs(ctx context.Context, thread string, s RunSearch) iter.Seq2[*Run, error] {
-	return pages(s.Limit, func(w window) ([]*Run, error) {
+	return pages(c, s.Limit, func(w window) ([]*Run, error) {
 		q := url.Values{"limit": {number(w.Limit)}, "offset": {number(w.Offset)}}
 		if s.Status != "" {
 			q.Set("status", string(s.Status))

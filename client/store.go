@@ -68,7 +68,7 @@ func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item,
 	if s.Prefix == nil {
 		s.Prefix = []string{}
 	}
-	return pages(s.Limit, func(w window) ([]*Item, error) {
+	return pages(c, s.Limit, func(w window) ([]*Item, error) {
 		body := struct {
 			ItemSearch
 			window
@@ -87,7 +87,7 @@ func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item,
 // Namespaces yields the namespaces of the long-term memory that begin with a
 // prefix. They are asked for in pages while the loop goes on.
 func (c *Client) Namespaces(ctx context.Context, prefix ...string) iter.Seq2[[]string, error] {
-	return pages(0, func(w window) ([][]string, error) {
+	return pages(c, 0, func(w window) ([][]string, error) {
 		body := struct {
 			Prefix []string `json:"prefix,omitempty"`
 			window

@@ -180,7 +180,7 @@ func (c *Client) Threads(ctx context.Context, s ThreadSearch) iter.Seq2[*Thread,
 	if s.Oldest {
 		order = "asc"
 	}
-	return pages(s.Limit, func(w window) ([]*Thread, error) {
+	return pages(c, s.Limit, func(w window) ([]*Thread, error) {
 		body := struct {
 			ThreadSearch
 			window

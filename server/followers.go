@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,7 +58,7 @@ func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 		if !filter.matches(ev) {
 			return nil
 		}
-		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.Method, rd.shown(ev), ev.Seq)
+		return frame(ev.Method, rd.shown(ev), ev.Seq)
 	})
 }
 

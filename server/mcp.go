@@ -148,18 +148,15 @@ func (m *mcpRuns) Run(ctx context.Context, thread string, ask mcp.Request, told 
 	if err != nil {
 		return nil, m.words(r, err)
 	}
-	for ev, err := range run.Events(r.Context(), nil) {
-		if err != nil {
-			return nil, errors.Join(m.words(r, err), run.Cancel(ctx))
-		}
+	end, err := run.Follow(r.Context(), nil, func(ev turn.Event) error {
 		if t, ok := ev.(*turn.Task); ok && told != nil && !t.Begins && len(t.Within) == 0 {
 			told(t.Node)
 		}
-	}
-	end, err := run.End(r.Context())
+		return nil
+	})
 	switch {
 	case err != nil:
-		return nil, m.words(r, err)
+		return nil, errors.Join(m.words(r, err), run.Cancel(ctx))
 	case end.Failure != nil:
 		return nil, fmt.Errorf("%s: %s", end.Failure.Type, end.Failure.Text)
 	case end.Cancelled:

@@ -498,16 +498,25 @@ func (s *runs) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody
 	return err
 }
 
-// runOf reads a request to run something, and the thread, which is empty for a
-// run without one.
-func (s *runs) runOf(r *http.Request) (thread string, b *runBody, err error) {
-	if thread, err = optionalID("thread", r.PathValue("thread")); err != nil {
-		return "", nil, err
+// asked starts the run that a request asks for, on a thread or without one, and tells the
+// client where it is.
+func (s *runs) asked(w http.ResponseWriter, r *http.Request) (*runBody, *db.Run, error) {
+	thread, err := optionalID("thread", r.PathValue("thread"))
+	if err != nil {
+		return nil, nil, err
 	}
-	b = &runBody{}
-	err = read(r, b)
+	b := &runBody{}
+	if err := read(r, b); err != nil {
+		return nil, nil, err
+	}
 	b.own()
-	return thread, b, err
+	run, err := s.start(r, thread, b)
+	if err != nil {
+		return nil, nil, err
+	}
+	warned(w, b.left)
+	location(w, run, thread == "")
+	return b, run, nil
 }
 
 // own removes what only the server writes.
@@ -523,16 +532,10 @@ func location(w http.ResponseWriter, run *db.Run, stateless bool) {
 }
 
 func (s *runs) createRun(w http.ResponseWriter, r *http.Request) (any, error) {
-	thread, b, err := s.runOf(r)
+	_, run, err := s.asked(w, r)
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.start(r, thread, b)
-	if err != nil {
-		return nil, err
-	}
-	warned(w, b.left)
-	location(w, run, thread == "")
 	return runView(run), nil
 }
 
@@ -585,16 +588,10 @@ func runView(r *db.Run) runShown {
 // waitRun answers when the run has ended, and meanwhile with line feeds, so that
 // proxies don't give up.
 func (s *runs) waitRun(w http.ResponseWriter, r *http.Request) error {
-	thread, b, err := s.runOf(r)
+	b, run, err := s.asked(w, r)
 	if err != nil {
 		return err
 	}
-	run, err := s.start(r, thread, b)
-	if err != nil {
-		return err
-	}
-	warned(w, b.left)
-	location(w, run, thread == "")
 	comeBack(w, "/join")
 	return s.left(r, run, b.OnDisconnect == "cancel", s.answer(w, r, run))
 }
@@ -634,18 +631,28 @@ func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, l
 	if err != nil {
 		return err
 	}
-	if run.Error != nil {
-		return write(w, map[string]any{"__error__": run.Error})
-	}
-	if _, err := s.thread(r.Context(), run.ThreadID); err != nil {
-		return err
-	}
-	values, asked, err := s.states.outcome(r.Context(), run.ThreadID)
+	outcome, err := s.cameOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(withInterrupts(values, asked))
+	_, err = w.Write(outcome)
 	return err
+}
+
+// cameOf returns what a run that is over has led to, which may have been long ago.
+func (s *runs) cameOf(ctx context.Context, run *db.Run) (json.RawMessage, error) {
+	if run.Error != nil {
+		return json.Marshal(map[string]any{"__error__": run.Error})
+	}
+	if _, err := s.thread(ctx, run.ThreadID); err != nil {
+		return nil, err
+	}
+	snap, _, err := s.states.newest(ctx, run.ThreadID)
+	if err != nil || snap == nil {
+		return noState.Values, err
+	}
+	values, err := wholeMessages(snap.OutputJSON())
+	return withInterrupts(values, stateOf(snap, false).Interrupts), err
 }
 
 // withInterrupts returns values with the questions that wait.

@@ -14,16 +14,10 @@ import (
 
 // streamRun starts a run and sends what happens in it.
 func (s *runs) streamRun(w http.ResponseWriter, r *http.Request) error {
-	thread, b, err := s.runOf(r)
+	b, run, err := s.asked(w, r)
 	if err != nil {
 		return err
 	}
-	run, err := s.start(r, thread, b)
-	if err != nil {
-		return err
-	}
-	warned(w, b.left)
-	location(w, run, thread == "")
 	comeBack(w, "/stream")
 	return s.left(r, run, b.OnDisconnect == "cancel", s.serveStream(w, r, run, 0, nil))
 }

@@ -633,13 +633,3 @@ func (s *states) newest(ctx context.Context, thread string) (*snapshot, *served,
 	}
 	return snap, g, err
 }
-
-// outcome returns what a thread's graph shows of its state, and what it asks.
-func (s *states) outcome(ctx context.Context, thread string) (values json.RawMessage, asked []interruptValue, err error) {
-	snap, _, err := s.newest(ctx, thread)
-	if err != nil || snap == nil {
-		return noState.Values, nil, err
-	}
-	values, err = wholeMessages(snap.OutputJSON())
-	return values, stateOf(snap, false).Interrupts, err
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -172,7 +171,6 @@ type turnRun struct {
 	runs  *runs
 	run   *db.Run
 	stays bool
-	log   *stream
 }
 
 func (t *turnRun) ID() string { return t.run.ID }
@@ -184,61 +182,47 @@ func (t *turnRun) Thread() string {
 	return ""
 }
 
-func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.Event, error] {
-	return func(yield func(turn.Event, error) bool) {
-		log, err := t.runs.streamOf(ctx, t.run)
-		if t.log = log; err != nil {
-			yield(nil, err)
-			return
-		}
-		defer log.leave()
-		for ev, err := range log.events(ctx, 0, heartbeat, beat) {
-			var told turn.Event
-			if err == nil {
-				told, err = turn.Decode(ev.Method, ev.Data)
-			}
-			if errors.Is(err, errOver) {
-				err = errEnding
-			}
-			if (told != nil || err != nil) && (!yield(told, err) || err != nil) {
-				return
-			}
-		}
+func (t *turnRun) Follow(ctx context.Context, beat func() error, tell func(turn.Event) error) (*turn.End, error) {
+	log, err := t.runs.streamOf(ctx, t.run)
+	if err != nil {
+		return nil, err
 	}
-}
-
-func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
-	if t.log != nil && !t.log.over {
-		return nil, errEnding
+	defer log.leave()
+	for ev, err := range log.events(ctx, 0, heartbeat, beat) {
+		var told turn.Event
+		if err == nil {
+			told, err = turn.Decode(ev.Method, ev.Data)
+		}
+		if told != nil && err == nil {
+			err = tell(told)
+		}
+		if errors.Is(err, errOver) {
+			err = errEnding
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	run, err := t.runs.db.Run(ctx, t.run.ID)
 	if err != nil && !errors.Is(err, db.ErrNotFound) { // it went with its thread
 		return nil, err
 	}
-	if t.log != nil && t.log.outcome != nil {
-		end, err := turn.EndOf(t.log.outcome)
-		if err == nil && run != nil {
-			end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0
-		}
-		return end, err
-	}
-	if run == nil {
+	var outcome json.RawMessage
+	switch {
+	case log != nil && log.outcome != nil:
+		outcome = log.outcome
+	case run == nil:
 		return nil, conflict("The run was removed before it had ended")
+	default:
+		if outcome, err = t.runs.cameOf(ctx, run); err != nil {
+			return nil, err
+		}
 	}
-	end := &turn.End{}
-	if run.Error != nil {
-		end.Failure = &turn.Failure{Type: run.Error.Error, Text: run.Error.Message}
+	end, err := turn.EndOf(outcome)
+	if err == nil && run != nil {
+		end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0
 	}
-	values, asked, err := t.runs.states.outcome(ctx, run.ThreadID)
-	if err != nil {
-		return nil, err
-	}
-	end.Values = values
-	for _, q := range asked {
-		end.Questions = append(end.Questions, questionOf(q))
-	}
-	end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0
-	return end, nil
+	return end, err
 }
 
 func (t *turnRun) Cancel(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -573,23 +574,10 @@ func answerOf(m chat.Message, asked []graph.Interrupted) any {
 // takesText reports whether a schema may allow texts.
 func takesText(schema json.RawMessage) bool {
 	var s struct {
-		Type json.RawMessage `json:"type"`
+		Type any `json:"type"` // a name, or several
 	}
-	if json.Unmarshal(schema, &s) != nil || len(s.Type) == 0 {
-		return true
-	}
-	var one string
-	if json.Unmarshal(s.Type, &one) == nil {
-		return one == "string"
-	}
-	var several []string
-	_ = json.Unmarshal(s.Type, &several) // anything else is not a type
-	for _, t := range several {
-		if t == "string" {
-			return true
-		}
-	}
-	return false
+	err := json.Unmarshal(schema, &s)
+	return err != nil || s.Type == nil || strings.Contains(fmt.Sprint(s.Type), "string")
 }
 
 // spoken is what the session has of an answer that was not given as a message.

@@ -1,4 +1,4 @@
-// Package jsondiff says where JSON differs from what was recorded.
+// Package jsondiff says where two values of JSON differ.
 package jsondiff
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -36,6 +37,72 @@ func Encode(v any, indent string) string {
 		return err.Error() // what was decoded can be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Change is one place at which two values differ.
+type Change struct {
+	Op       string // "add", "remove" or "replace"
+	Path     []any  // names of members, and indexes of elements, which are ints
+	Old, New any    // nil where there is none
+}
+
+// Changes returns where two values of [Decode] differ, member by member and element by
+// element. A list that grew or shrank at an end, or in one place, differs there alone. As
+// those of a JSON Patch, the changes make one of the other when they are done in turn: what
+// went from a list goes from its end on.
+func Changes(a, b any) []Change { return appendChanges(nil, nil, a, b) }
+
+func appendChanges(to []Change, path []any, a, b any) []Change {
+	below := func(step any) []any { return append(slices.Clip(path), step) }
+	switch x := a.(type) {
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok {
+			break
+		}
+		both := maps.Clone(x)
+		maps.Copy(both, y)
+		for _, name := range slices.Sorted(maps.Keys(both)) {
+			was, had := x[name]
+			is, has := y[name]
+			switch {
+			case !has:
+				to = append(to, Change{Op: "remove", Path: below(name), Old: was})
+			case !had:
+				to = append(to, Change{Op: "add", Path: below(name), New: is})
+			default:
+				to = appendChanges(to, below(name), was, is)
+			}
+		}
+		return to
+	case []any:
+		y, ok := b.([]any)
+		if !ok {
+			break
+		}
+		begin, end := 0, 0 // that are the same
+		for begin < min(len(x), len(y)) && reflect.DeepEqual(x[begin], y[begin]) {
+			begin++
+		}
+		for end < min(len(x), len(y))-begin && reflect.DeepEqual(x[len(x)-1-end], y[len(y)-1-end]) {
+			end++
+		}
+		shared := min(len(x), len(y)) - end
+		for i := begin; i < shared; i++ {
+			to = appendChanges(to, below(i), x[i], y[i])
+		}
+		for i := len(x) - end - 1; i >= shared; i-- {
+			to = append(to, Change{Op: "remove", Path: below(i), Old: x[i]})
+		}
+		for i := shared; i < len(y)-end; i++ {
+			to = append(to, Change{Op: "add", Path: below(i), New: y[i]})
+		}
+		return to
+	}
+	if !reflect.DeepEqual(a, b) {
+		to = append(to, Change{Op: "replace", Path: path, Old: a, New: b})
+	}
+	return to
 }
 
 // maxDiffs bounds how many differences are told.
@@ -78,80 +145,36 @@ func (d Differences) Texts() []string {
 }
 
 // Compare adds where two values of [Decode] differ.
-func (d *Differences) Compare(path string, a, b any) {
-	switch a := a.(type) {
-	case map[string]any:
-		if b, ok := b.(map[string]any); ok {
-			d.objects(path, a, b)
-			return
+func (d *Differences) Compare(a, b any) {
+	for _, c := range Changes(a, b) {
+		at := ""
+		for _, step := range c.Path {
+			if i, ok := step.(int); ok {
+				at += fmt.Sprintf("[%d]", i)
+				continue
+			}
+			at = strings.TrimPrefix(fmt.Sprint(at, ".", step), ".")
 		}
-	case []any:
-		if b, ok := b.([]any); ok {
-			d.lists(path, a, b)
-			return
-		}
-	case string:
-		if b, ok := b.(string); ok {
-			d.Changed(path, a, b)
-			return
-		}
-	default:
-		if a == b { // numbers, bools and null
-			return
+		was, before := c.Old.(string)
+		is, after := c.New.(string)
+		switch {
+		case before && after:
+			d.Changed(at, was, is)
+		case c.Op == "add":
+			y := Encode(c.New, "")
+			d.add(at, "not recorded", "now "+Short(y), len(y))
+		case c.Op == "remove":
+			x := Encode(c.Old, "")
+			d.add(at, "recorded "+Short(x), "now missing", len(x))
+		default:
+			d.replaced(at, c.Old, c.New)
 		}
 	}
-	d.replaced(path, a, b)
 }
 
 func (d *Differences) replaced(path string, a, b any) {
 	x, y := Encode(a, ""), Encode(b, "")
 	d.add(path, "recorded "+Short(x), "now "+Short(y), len(x)+len(y))
-}
-
-func (d *Differences) missing(path string, a any) {
-	x := Encode(a, "")
-	d.add(path, "recorded "+Short(x), "now missing", len(x))
-}
-
-func (d *Differences) added(path string, b any) {
-	y := Encode(b, "")
-	d.add(path, "not recorded", "now "+Short(y), len(y))
-}
-
-func (d *Differences) objects(path string, a, b map[string]any) {
-	names := slices.Collect(maps.Keys(a))
-	for name := range b {
-		if _, ok := a[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		av, inA := a[name]
-		bv, inB := b[name]
-		switch {
-		case !inA:
-			d.added(at, bv)
-		case !inB:
-			d.missing(at, av)
-		default:
-			d.Compare(at, av, bv)
-		}
-	}
-}
-
-func (d *Differences) lists(path string, a, b []any) {
-	n := min(len(a), len(b))
-	for i := range n {
-		d.Compare(fmt.Sprintf("%s[%d]", path, i), a[i], b[i])
-	}
-	for i, v := range a[n:] {
-		d.missing(fmt.Sprintf("%s[%d]", path, n+i), v)
-	}
-	for i, v := range b[n:] {
-		d.added(fmt.Sprintf("%s[%d]", path, n+i), v)
-	}
 }
 
 // Changed adds how two texts differ, if they do: of long ones from a little before

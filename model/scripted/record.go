@@ -280,7 +280,7 @@ func diff(recorded, now json.RawMessage) []string {
 		return []string{err.Error()}
 	}
 	var d jsondiff.Differences
-	d.Compare("", a, b)
+	d.Compare(a, b)
 	return d.Texts()
 }
 

@@ -16,12 +16,13 @@ func TestADeltaMakesTheNewStateOfTheOld(t *testing.T) {
 		{`{"a":1}`, `{"a":2}`, `[{"op":"replace","path":"/a","value":2}]`},
 		{`{"a":1}`, `{"b":null}`, `[{"op":"remove","path":"/a"},{"op":"add","path":"/b","value":null}]`},
 		{`{"a":9007199254740992}`, `{"a":9007199254740993}`, `[{"op":"replace","path":"/a","value":9007199254740993}]`},
-		{`{"a":[1]}`, `{"a":[1,2,3]}`, `[{"op":"add","path":"/a/-","value":2},{"op":"add","path":"/a/-","value":3}]`},
-		{`{"a":[1,2]}`, `{"a":[2]}`, `[{"op":"replace","path":"/a","value":[2]}]`},
+		{`{"a":[1]}`, `{"a":[1,2,3]}`, `[{"op":"add","path":"/a/1","value":2},{"op":"add","path":"/a/2","value":3}]`},
+		{`{"a":[1,2]}`, `{"a":[2]}`, `[{"op":"remove","path":"/a/0"}]`},
+		{`{"a":[1,2,3,4]}`, `{"a":[0,4]}`, `[{"op":"replace","path":"/a/0","value":0},{"op":"remove","path":"/a/2"},{"op":"remove","path":"/a/1"}]`},
 		{`{"a":{"b/c~d":1,"e":{"f":0}}}`, `{"a":{"b/c~d":2,"e":{"f":0}}}`, `[{"op":"replace","path":"/a/b~1c~0d","value":2}]`},
 		{`{"a":{}}`, `{"a":[]}`, `[{"op":"replace","path":"/a","value":[]}]`},
 	} {
-		got := marshal(difference("", decoded(json.RawMessage(tt.before)), decoded(json.RawMessage(tt.after)), []event{}))
+		got := marshal(delta(json.RawMessage(tt.before), json.RawMessage(tt.after)))
 		if string(got) != tt.patch {
 			t.Errorf("from %s to %s: %s, want %s", tt.before, tt.after, got, tt.patch)
 		}

@@ -1,16 +1,16 @@
 package agui
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/jsondiff"
 	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
@@ -185,61 +185,31 @@ func (t *teller) values(raw json.RawMessage) error {
 		t.told = true
 		return t.put(event{"type": "STATE_SNAPSHOT", "snapshot": now})
 	}
-	if patch := difference("", decoded(before), decoded(now), []event{}); len(patch) > 0 {
+	if patch := delta(marshal(before), marshal(now)); len(patch) > 0 {
 		return t.put(event{"type": "STATE_DELTA", "delta": patch})
 	}
 	return nil
 }
 
-// decoded keeps numbers as they are written.
-func decoded(v any) (out any) {
-	d := json.NewDecoder(bytes.NewReader(marshal(v)))
-	d.UseNumber()
-	_ = d.Decode(&out) // of JSON
-	return out
-}
+func same(a, b json.RawMessage) bool { return a != nil && b != nil && len(delta(a, b)) == 0 }
 
-func same(a, b json.RawMessage) bool {
-	return a != nil && b != nil && reflect.DeepEqual(decoded(a), decoded(b))
-}
-
-// difference is a JSON Patch that makes a of b's form: objects by member, lists that have
-// grown by element, and all else as a whole.
-func difference(at string, a, b any, patch []event) []event {
-	if reflect.DeepEqual(a, b) {
-		return patch
+// delta is a JSON Patch that makes a of b's form.
+func delta(a, b json.RawMessage) []event {
+	x, _ := jsondiff.Decode(string(a)) // of JSON
+	y, _ := jsondiff.Decode(string(b))
+	patch := []event{}
+	for _, c := range jsondiff.Changes(x, y) {
+		at := ""
+		for _, step := range c.Path {
+			at += "/" + pointer.Replace(fmt.Sprint(step))
+		}
+		one := event{"op": c.Op, "path": at}
+		if c.Op != "remove" {
+			one["value"] = c.New
+		}
+		patch = append(patch, one)
 	}
-	switch now := b.(type) {
-	case map[string]any:
-		was, ok := a.(map[string]any)
-		if !ok {
-			break
-		}
-		for _, name := range slices.Sorted(maps.Keys(was)) {
-			if _, stays := now[name]; !stays {
-				patch = append(patch, event{"op": "remove", "path": at + "/" + pointer.Replace(name)})
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(now)) {
-			path := at + "/" + pointer.Replace(name)
-			if old, had := was[name]; had {
-				patch = difference(path, old, now[name], patch)
-			} else {
-				patch = append(patch, event{"op": "add", "path": path, "value": now[name]})
-			}
-		}
-		return patch
-	case []any:
-		was, ok := a.([]any)
-		if !ok || len(was) > len(now) || !reflect.DeepEqual(was, now[:len(was)]) {
-			break
-		}
-		for _, more := range now[len(was):] {
-			patch = append(patch, event{"op": "add", "path": at + "/-", "value": more})
-		}
-		return patch
-	}
-	return append(patch, event{"op": "replace", "path": at, "value": b})
+	return patch
 }
 
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
@@ -299,7 +269,7 @@ func (a Agents) follow(w http.ResponseWriter, r *http.Request, in *input, run tu
 	if err := t.put(started); err != nil {
 		return err
 	}
-	end, err := t.listen(r, run, out.BeatAlone)
+	end, err := run.Follow(r.Context(), out.BeatAlone, t.tell)
 	if err != nil && r.Context().Err() != nil {
 		return err
 	}
@@ -339,18 +309,6 @@ func (a Agents) follow(w http.ResponseWriter, r *http.Request, in *input, run tu
 		done["usage"] = usage
 	}
 	return t.put(done)
-}
-
-func (t *teller) listen(r *http.Request, run turn.Run, beat func() error) (*turn.End, error) {
-	for ev, err := range run.Events(r.Context(), beat) {
-		if err == nil {
-			err = t.tell(ev)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return run.End(r.Context())
 }
 
 // outcome says how a run ended that has not failed.

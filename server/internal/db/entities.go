@@ -88,16 +88,24 @@ func (d *DB) SetLatest(ctx context.Context, id string, version int64, now time.T
 // Assistants returns assistants, newest first unless the page says otherwise.
 // An empty graph means all. By is created, updated, assistant_id, graph_id or name.
 func (d *DB) Assistants(ctx context.Context, graph, by string, p Page, accepts func(*Assistant) bool) ([]*Assistant, int, error) {
-	query, args := `SELECT data FROM @superstep_assistants`, []any(nil)
-	if graph != "" {
-		query, args = query+` WHERE graph = ?`, []any{graph}
-	}
+	query, args := equal(`SELECT data FROM @superstep_assistants WHERE 1 = 1`, nil, "graph", graph)
 	if by == "name" {
 		return ranked(ctx, d, p, accepts, func(a, b *Assistant) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 		}, query, args...)
 	}
 	return search(ctx, d, p, accepts, query+order(p, by, map[string]string{"assistant_id": "id", "graph_id": "graph"}), args...)
+}
+
+// equal adds to a query that columns have values: pairs of the two, of which those of an
+// empty value say nothing.
+func equal(query string, args []any, pairs ...string) (string, []any) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query, args = query+` AND `+pair[0]+` = ?`, append(args, pair[1])
+		}
+	}
+	return query, args
 }
 
 // order writes ORDER BY for a table that has the columns id, created and updated,
@@ -329,13 +337,7 @@ type ThreadFilter struct {
 // Threads returns threads, newest first unless the page says otherwise. By is
 // created, updated, state_updated, status or thread_id.
 func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, accepts func(*Thread) bool) ([]*Thread, int, error) {
-	query, args := `SELECT data FROM @superstep_server_threads WHERE status <> ?`, []any{removed}
-	for _, c := range []struct{ column, value string }{{"graph", f.Graph}, {"assistant", f.Assistant}, {"status", f.Status}} {
-		if c.value != "" {
-			query += ` AND ` + c.column + ` = ?`
-			args = append(args, c.value)
-		}
-	}
+	query, args := equal(`SELECT data FROM @superstep_server_threads WHERE status <> ?`, []any{removed}, "graph", f.Graph, "assistant", f.Assistant, "status", f.Status)
 	if f.Owner != "" {
 		query += ` AND owner IN (?, '')`
 		args = append(args, f.Owner)
@@ -848,10 +850,7 @@ func (d *DB) held(ctx context.Context, e execer, id, holder, lock string) (*Run,
 // Runs returns the runs of a thread, newest first unless the page says otherwise.
 func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, error) {
 	p.uncounted = true
-	query, args := `SELECT data FROM @superstep_runs WHERE thread = ?`, []any{thread}
-	if status != "" {
-		query, args = query+` AND status = ?`, append(args, status)
-	}
+	query, args := equal(`SELECT data FROM @superstep_runs WHERE thread = ?`, []any{thread}, "status", status)
 	found, _, err := search[Run](ctx, d, p, nil, query+order(p, "created", nil), args...)
 	return found, err
 }
@@ -859,10 +858,7 @@ func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, e
 // OpenRuns returns the runs that have not ended, oldest first: those of a thread,
 // or all of them if it is empty.
 func (d *DB) OpenRuns(ctx context.Context, thread string) ([]*Run, error) {
-	query, args := `SELECT holder, data FROM @superstep_runs WHERE status IN ('pending', 'running')`, []any(nil)
-	if thread != "" {
-		query, args = query+` AND thread = ?`, []any{thread}
-	}
+	query, args := equal(`SELECT holder, data FROM @superstep_runs WHERE status IN ('pending', 'running')`, nil, "thread", thread)
 	return list(ctx, d, d.reads, func(r *sql.Rows, run **Run) error {
 		*run = new(Run)
 		var data sql.RawBytes
@@ -906,31 +902,30 @@ type Cron struct {
 	User json.RawMessage `json:"user,omitempty"`
 }
 
-func (c *Cron) columns() (thread string, enabled int, next any) {
-	if c.ThreadID != nil {
-		thread = *c.ThreadID
-	}
-	if c.Enabled {
-		enabled = 1
-	}
-	if c.Next != nil && c.Enabled {
-		next = c.Next.UnixMicro()
-	}
-	return thread, enabled, next
-}
-
 // AddCron stores a new cron.
-func (d *DB) AddCron(ctx context.Context, c *Cron) error {
+func (d *DB) AddCron(ctx context.Context, c *Cron) error { return d.putCron(ctx, d.sql, c) }
+
+func (d *DB) putCron(ctx context.Context, e execer, c *Cron) error {
 	data, err := encode(c)
 	if err != nil {
 		return err
 	}
-	thread, enabled, next := c.columns()
-	owner := ""
+	var thread, owner string
+	if c.ThreadID != nil {
+		thread = *c.ThreadID
+	}
 	if c.UserID != nil {
 		owner = *c.UserID
 	}
-	_, err = d.exec(ctx, d.sql, `INSERT INTO @superstep_crons (id, owner, assistant, thread, enabled, created, updated, next, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	enabled, next := 0, any(nil)
+	if c.Enabled {
+		enabled = 1
+		if c.Next != nil {
+			next = c.Next.UnixMicro()
+		}
+	}
+	_, err = d.exec(ctx, e, `INSERT INTO @superstep_crons (id, owner, assistant, thread, enabled, created, updated, next, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET assistant = excluded.assistant, thread = excluded.thread, enabled = excluded.enabled, updated = excluded.updated, next = excluded.next, data = excluded.data`,
 		c.ID, owner, c.AssistantID, thread, enabled, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro(), next, data)
 	return err
 }
@@ -958,14 +953,7 @@ func (d *DB) updateCron(ctx context.Context, tx execer, id string, change func(*
 	if err := change(c); err != nil {
 		return nil, err
 	}
-	data, err := encode(c)
-	if err != nil {
-		return nil, err
-	}
-	thread, enabled, next := c.columns()
-	_, err = d.exec(ctx, tx, `UPDATE @superstep_crons SET assistant = ?, thread = ?, enabled = ?, updated = ?, next = ?, data = ? WHERE id = ?`,
-		c.AssistantID, thread, enabled, c.UpdatedAt.UnixMicro(), next, data, id)
-	return c, err
+	return c, d.putCron(ctx, tx, c)
 }
 
 // Firing is a cron whose time has come.
@@ -1020,13 +1008,7 @@ func (d *DB) DeleteCron(ctx context.Context, id string) error {
 // next_run_date; those that aren't due any more come after those that are, or
 // before them if that is the order of the page.
 func (d *DB) Crons(ctx context.Context, assistant, thread, by string, p Page, accepts func(*Cron) bool) ([]*Cron, int, error) {
-	query, args := `SELECT data FROM @superstep_crons WHERE 1 = 1`, []any(nil)
-	if assistant != "" {
-		query, args = query+` AND assistant = ?`, append(args, assistant)
-	}
-	if thread != "" {
-		query, args = query+` AND thread = ?`, append(args, thread)
-	}
+	query, args := equal(`SELECT data FROM @superstep_crons WHERE 1 = 1`, nil, "assistant", assistant, "thread", thread)
 	return search(ctx, d, p, accepts, query+order(p, by, map[string]string{
 		"cron_id": "id", "assistant_id": "assistant", "thread_id": "thread", "next_run_date": fmt.Sprintf("coalesce(next, %d)", math.MaxInt64),
 	}), args...)

@@ -26,42 +26,21 @@ var chatParameters = func() map[string]parameter {
 	return out
 }()
 
-type chatUsage struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
-	Total      int `json:"total_tokens"`
-	Details    struct {
-		Cached int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-	OutDetails struct {
-		Reasoning int `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
+// object is what JSON calls one.
+type object = map[string]any
 
-func chatUsageOf(u chat.Usage) *chatUsage {
-	out := &chatUsage{Prompt: u.Input, Completion: u.Output, Total: u.Total()}
-	out.Details.Cached, out.OutDetails.Reasoning = u.CacheRead, u.Reasoning
-	return out
-}
-
-type chatCall struct {
-	Index    *int         `json:"index,omitempty"` // of pieces
-	ID       string       `json:"id"`
-	Type     string       `json:"type"`
-	Function chatFunction `json:"function"`
-}
-
-type chatFunction struct {
-	Name string `json:"name"`
-	Args string `json:"arguments"`
+func chatUsageOf(u chat.Usage) object {
+	return object{
+		"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Total(),
+		"prompt_tokens_details": object{"cached_tokens": u.CacheRead}, "completion_tokens_details": object{"reasoning_tokens": u.Reasoning},
+	}
 }
 
 type chatMessage struct {
-	Role      string     `json:"role,omitempty"`
-	Content   *string    `json:"content,omitempty"`
-	Reasoning string     `json:"reasoning_content,omitempty"`
-	ToolCalls []chatCall `json:"tool_calls,omitempty"`
-	Refusal   *string    `json:"refusal,omitempty"`
+	Role      string   `json:"role,omitempty"`
+	Content   *string  `json:"content,omitempty"`
+	Reasoning string   `json:"reasoning_content,omitempty"`
+	ToolCalls []object `json:"tool_calls,omitempty"`
 }
 
 type chatChoice struct {
@@ -72,13 +51,14 @@ type chatChoice struct {
 	Logs    *struct{}    `json:"logprobs"` // null
 }
 
+// chatAnswer has types, since one is made for each token.
 type chatAnswer struct {
 	ID      string       `json:"id"`
 	Object  string       `json:"object"`
 	Created int64        `json:"created"`
 	Model   string       `json:"model"`
 	Choices []chatChoice `json:"choices"`
-	Usage   *chatUsage   `json:"usage,omitempty"`
+	Usage   object       `json:"usage,omitempty"`
 }
 
 // finish says why the answer ends, in OpenAI's words. That a model called a tool is no
@@ -95,12 +75,12 @@ func (s *speech) reason() *string {
 	return orNull("stop")
 }
 
-func (s *speech) chatCalls(pieces bool) []chatCall {
-	var out []chatCall
+func (s *speech) chatCalls(pieces bool) []object {
+	var out []object
 	for i, c := range s.calls {
-		one := chatCall{ID: c.id, Type: "function", Function: chatFunction{askTool, c.args}}
+		one := object{"id": c.id, "type": "function", "function": object{"name": askTool, "arguments": c.args}}
 		if pieces {
-			one.Index = &i
+			one["index"] = i
 		}
 		out = append(out, one)
 	}
@@ -174,21 +154,17 @@ func messageOf(raw json.RawMessage) (chat.Message, error) {
 
 // listen follows a run to its end.
 func listen(r *http.Request, c *conversation, run turn.Run, s *speech, beat func() error, say func(text, reasoning string) error) error {
-	for ev, err := range run.Events(r.Context(), beat) {
-		if err != nil {
-			return err
-		}
+	end, err := run.Follow(r.Context(), beat, func(ev turn.Event) error {
 		p, ok := ev.(*turn.Piece)
 		if !ok {
-			continue
+			return nil
 		}
-		if text, reasoning := s.hear(p); text+reasoning != "" {
-			if err := say(text, reasoning); err != nil {
-				return err
-			}
+		text, reasoning := s.hear(p)
+		if text+reasoning == "" {
+			return nil
 		}
-	}
-	end, err := run.End(r.Context())
+		return say(text, reasoning)
+	})
 	if err != nil {
 		return err
 	}
@@ -236,7 +212,7 @@ func (a API) streamChat(w http.ResponseWriter, r *http.Request, c *conversation,
 			return err
 		}
 		_, e := bodyOf(a.Server.Explain(r, err))
-		return out.Send("", map[string]any{"error": e})
+		return out.Send("", object{"error": e})
 	}
 	if len(s.calls) > 0 {
 		if err := chunk(chatMessage{ToolCalls: s.chatCalls(true)}, nil); err != nil {

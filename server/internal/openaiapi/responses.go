@@ -38,7 +38,7 @@ type response struct {
 	Object       string            `json:"object"`
 	Created      int64             `json:"created_at"`
 	Status       string            `json:"status"`
-	Error        *responseError    `json:"error"`
+	Error        object            `json:"error"`
 	Incomplete   map[string]string `json:"incomplete_details"`
 	Instructions *string           `json:"instructions"`
 	Model        string            `json:"model"`
@@ -52,48 +52,8 @@ type response struct {
 	Choice       string            `json:"tool_choice"`
 	Tools        json.RawMessage   `json:"tools"`
 	Truncation   string            `json:"truncation"`
-	Usage        *responseUsage    `json:"usage"`
+	Usage        object            `json:"usage"`
 	Metadata     map[string]string `json:"metadata"`
-}
-
-type responseError struct {
-	Code string `json:"code"`
-	Text string `json:"message"`
-}
-
-type responseUsage struct {
-	Input   int `json:"input_tokens"`
-	Details struct {
-		Cached int `json:"cached_tokens"`
-	} `json:"input_tokens_details"`
-	Output     int `json:"output_tokens"`
-	OutDetails struct {
-		Reasoning int `json:"reasoning_tokens"`
-	} `json:"output_tokens_details"`
-	Total int `json:"total_tokens"`
-}
-
-type messageItem struct {
-	Type    string     `json:"type"`
-	ID      string     `json:"id"`
-	Status  string     `json:"status"`
-	Role    string     `json:"role"`
-	Content []textPart `json:"content"`
-}
-
-type textPart struct {
-	Type        string   `json:"type"`
-	Text        string   `json:"text"`
-	Annotations []string `json:"annotations"` // none
-}
-
-type callItem struct {
-	Type   string `json:"type"`
-	ID     string `json:"id"`
-	CallID string `json:"call_id"`
-	Name   string `json:"name"`
-	Args   string `json:"arguments"`
-	Status string `json:"status"`
 }
 
 // Responses answers POST /v1/responses.
@@ -155,7 +115,7 @@ func (a API) Responses(w http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, err
 		}
 		if s.text.Len() > 0 {
-			out.Output = append(out.Output, itemOf(run, s.text.String(), "completed"))
+			out.Output = append(out.Output, itemOf(run, "completed", partOf(s.text.String())))
 		}
 		for _, call := range s.calls {
 			out.Output = append(out.Output, callItemOf(call, call.args, "completed"))
@@ -361,16 +321,16 @@ func partsOf(raw json.RawMessage) (any, error) {
 	return out, nil
 }
 
-func itemOf(run turn.Run, text, status string) messageItem {
-	one := messageItem{"message", "msg_" + run.ID(), status, "assistant", []textPart{}}
-	if status == "completed" {
-		one.Content = append(one.Content, textPart{"output_text", text, []string{}})
-	}
-	return one
+func itemOf(run turn.Run, status string, content ...object) object {
+	return object{"type": "message", "id": "msg_" + run.ID(), "status": status, "role": "assistant", "content": append([]object{}, content...)}
 }
 
-func callItemOf(c call, args, status string) callItem {
-	return callItem{"function_call", "fc_" + strings.TrimPrefix(c.id, callPrefix), c.id, askTool, args, status}
+func partOf(text string) object {
+	return object{"type": "output_text", "text": text, "annotations": []string{}}
+}
+
+func callItemOf(c call, args, status string) object {
+	return object{"type": "function_call", "id": "fc_" + strings.TrimPrefix(c.id, callPrefix), "call_id": c.id, "name": askTool, "arguments": args, "status": status}
 }
 
 // end completes the response.
@@ -382,8 +342,10 @@ func (out *response) end(s *speech) {
 	case s.finish == chat.FinishFilter:
 		out.Status, out.Incomplete = "incomplete", map[string]string{"reason": "content_filter"}
 	}
-	out.Usage = &responseUsage{Input: s.usage.Input, Output: s.usage.Output, Total: s.usage.Total()}
-	out.Usage.Details.Cached, out.Usage.OutDetails.Reasoning = s.usage.CacheRead, s.usage.Reasoning
+	out.Usage = object{
+		"input_tokens": s.usage.Input, "output_tokens": s.usage.Output, "total_tokens": s.usage.Total(),
+		"input_tokens_details": object{"cached_tokens": s.usage.CacheRead}, "output_tokens_details": object{"reasoning_tokens": s.usage.Reasoning},
+	}
 }
 
 func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversation, run turn.Run, out *response) error {
@@ -392,12 +354,12 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 		return err
 	}
 	n := 0
-	tell := func(event string, members map[string]any) error {
+	tell := func(event string, members object) error {
 		members["type"], members["sequence_number"] = event, n
 		n++
 		return to.Send(event, members)
 	}
-	all := func(events ...map[string]any) error {
+	all := func(events ...object) error {
 		for _, e := range events {
 			if err := tell(e["type"].(string), e); err != nil {
 				return err
@@ -405,10 +367,11 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 		}
 		return nil
 	}
-	if err := all(map[string]any{"type": "response.created", "response": out}, map[string]any{"type": "response.in_progress", "response": out}); err != nil {
+	if err := all(object{"type": "response.created", "response": out}, object{"type": "response.in_progress", "response": out}); err != nil {
 		return err
 	}
-	message, spoken := itemOf(run, "", "in_progress"), false
+	message, spoken := itemOf(run, "in_progress"), false
+	id := message["id"]
 	var s speech
 	failed := listen(r, c, run, &s, to.BeatAlone, func(text, _ string) error {
 		if text == "" {
@@ -417,26 +380,26 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 		if !spoken {
 			spoken = true
 			err := all(
-				map[string]any{"type": "response.output_item.added", "output_index": 0, "item": message},
-				map[string]any{"type": "response.content_part.added", "item_id": message.ID, "output_index": 0, "content_index": 0, "part": textPart{"output_text", "", []string{}}},
+				object{"type": "response.output_item.added", "output_index": 0, "item": message},
+				object{"type": "response.content_part.added", "item_id": id, "output_index": 0, "content_index": 0, "part": partOf("")},
 			)
 			if err != nil {
 				return err
 			}
 		}
-		return tell("response.output_text.delta", map[string]any{"item_id": message.ID, "output_index": 0, "content_index": 0, "delta": text, "logprobs": []any{}})
+		return tell("response.output_text.delta", object{"item_id": id, "output_index": 0, "content_index": 0, "delta": text, "logprobs": []any{}})
 	})
 	if failed != nil && r.Context().Err() != nil {
 		return failed
 	}
 	if spoken {
 		text := s.text.String()
-		message = itemOf(run, text, "completed")
+		message = itemOf(run, "completed", partOf(text))
 		out.Output = append(out.Output, message)
 		err := all(
-			map[string]any{"type": "response.output_text.done", "item_id": message.ID, "output_index": 0, "content_index": 0, "text": text, "logprobs": []any{}},
-			map[string]any{"type": "response.content_part.done", "item_id": message.ID, "output_index": 0, "content_index": 0, "part": message.Content[0]},
-			map[string]any{"type": "response.output_item.done", "output_index": 0, "item": message},
+			object{"type": "response.output_text.done", "item_id": id, "output_index": 0, "content_index": 0, "text": text, "logprobs": []any{}},
+			object{"type": "response.content_part.done", "item_id": id, "output_index": 0, "content_index": 0, "part": partOf(text)},
+			object{"type": "response.output_item.done", "output_index": 0, "item": message},
 		)
 		if err != nil {
 			return err
@@ -448,22 +411,22 @@ func (a API) streamResponse(w http.ResponseWriter, r *http.Request, c *conversat
 		if e.Code != nil {
 			code = *e.Code
 		}
-		out.Status, out.Error = "failed", &responseError{code, e.Message}
-		return tell("response.failed", map[string]any{"response": out})
+		out.Status, out.Error = "failed", object{"code": code, "message": e.Message}
+		return tell("response.failed", object{"response": out})
 	}
 	for _, call := range s.calls {
 		at, done := len(out.Output), callItemOf(call, call.args, "completed")
 		out.Output = append(out.Output, done)
 		err := all(
-			map[string]any{"type": "response.output_item.added", "output_index": at, "item": callItemOf(call, "", "in_progress")},
-			map[string]any{"type": "response.function_call_arguments.delta", "item_id": done.ID, "output_index": at, "delta": call.args},
-			map[string]any{"type": "response.function_call_arguments.done", "item_id": done.ID, "output_index": at, "name": askTool, "arguments": call.args},
-			map[string]any{"type": "response.output_item.done", "output_index": at, "item": done},
+			object{"type": "response.output_item.added", "output_index": at, "item": callItemOf(call, "", "in_progress")},
+			object{"type": "response.function_call_arguments.delta", "item_id": done["id"], "output_index": at, "delta": call.args},
+			object{"type": "response.function_call_arguments.done", "item_id": done["id"], "output_index": at, "name": askTool, "arguments": call.args},
+			object{"type": "response.output_item.done", "output_index": at, "item": done},
 		)
 		if err != nil {
 			return err
 		}
 	}
 	out.end(&s)
-	return tell("response."+out.Status, map[string]any{"response": out})
+	return tell("response."+out.Status, object{"response": out})
 }

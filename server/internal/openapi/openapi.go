@@ -103,140 +103,68 @@ func JSON(version string, credentials bool, routes []Route) ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// The parts of an OpenAPI document, as far as they are used here.
-type (
-	document struct {
-		OpenAPI    string          `json:"openapi"`
-		Info       info            `json:"info"`
-		Servers    []server        `json:"servers"`
-		Security   []requirement   `json:"security,omitempty"`
-		Tags       []tag           `json:"tags"`
-		Paths      map[string]path `json:"paths"`
-		Components components      `json:"components"`
-	}
-	info struct {
-		Title       string  `json:"title"`
-		Version     string  `json:"version"`
-		Description string  `json:"description"`
-		License     license `json:"license"`
-	}
-	license struct {
-		Name       string `json:"name"`
-		Identifier string `json:"identifier"`
-	}
-	server struct {
-		URL string `json:"url"`
-	}
-	tag struct {
-		Name        string `json:"name"`
-		Description string `json:"description"`
-	}
-	path       map[string]shownOperation // by method
-	components struct {
-		Schemas   map[string]*jsonschema.Schema `json:"schemas"`
-		Responses map[string]shownAnswer        `json:"responses"`
-		Security  map[string]scheme             `json:"securitySchemes,omitempty"`
-	}
-	scheme struct {
-		Type        string `json:"type"`
-		In          string `json:"in,omitempty"`
-		Name        string `json:"name,omitempty"`
-		Scheme      string `json:"scheme,omitempty"`
-		Description string `json:"description"`
-	}
-	requirement    map[string][]string // scopes, by the name of a scheme
-	shownOperation struct {
-		ID          string                 `json:"operationId"`
-		Tags        []string               `json:"tags"`
-		Summary     string                 `json:"summary"`
-		Description string                 `json:"description,omitempty"`
-		Parameters  []shownParameter       `json:"parameters,omitempty"`
-		Body        *body                  `json:"requestBody,omitempty"`
-		Responses   map[string]shownAnswer `json:"responses"`
-		Security    *[]requirement         `json:"security,omitempty"` // instead of the document's
-	}
-	shownParameter struct {
-		Name        string             `json:"name"`
-		In          string             `json:"in"`
-		Required    bool               `json:"required,omitempty"`
-		Description string             `json:"description"`
-		Schema      *jsonschema.Schema `json:"schema"`
-		Example     string             `json:"example,omitempty"`
-	}
-	body struct {
-		Required bool             `json:"required,omitempty"`
-		Content  map[string]media `json:"content"`
-	}
-	media struct {
-		Schema   *jsonschema.Schema      `json:"schema,omitempty"`
-		Examples map[string]shownExample `json:"examples,omitempty"`
-	}
-	shownExample struct {
-		Value json.RawMessage `json:"value"`
-	}
-	shownAnswer struct {
-		Ref         string            `json:"$ref,omitempty"`
-		Description string            `json:"description,omitempty"`
-		Headers     map[string]header `json:"headers,omitempty"`
-		Content     map[string]media  `json:"content,omitempty"`
-	}
-	header struct {
-		Description string             `json:"description"`
-		Schema      *jsonschema.Schema `json:"schema"`
-	}
-)
+// object is an object of the document.
+type object = map[string]any
 
 // describe makes the description of a table of routes.
-func describe(version string, credentials bool, routes []Route) (document, error) {
-	d := document{
-		OpenAPI: "3.1.0",
-		Info: info{
-			Title: "Superstep server", Version: version, License: license{"Apache License 2.0", "Apache-2.0"},
-			Description: "Serves compiled graphs in the protocol of LangGraph's server. Errors are plain text, which says what is wrong; who accepts JSON but no plain text gets an object.",
-		},
-		Servers: []server{{"."}}, // beside this document, whatever a proxy puts before it
-		Tags: []tag{
-			{"server", "The server itself."},
-			{"assistants", "Graphs with a configuration. Each graph has an assistant of its own."},
-			{"threads", "Conversations: a state with its history."},
-			{"runs", "Executions of an assistant, on a thread or on one made for the run."},
-			{"crons", "Runs that start at times."},
-			{"store", "The long-term memory that graphs and clients share."},
-			{"protocols", "Assistants for programs that speak other protocols, in whose form errors are."},
-		},
-		Paths: map[string]path{}, Components: components{Schemas: schemas(), Responses: map[string]shownAnswer{}},
+func describe(version string, credentials bool, routes []Route) (object, error) {
+	bodies := schemas()
+	components := object{"schemas": bodies}
+	paths := map[string]object{} // by method
+	tags := []object{
+		tag("server", "The server itself."),
+		tag("assistants", "Graphs with a configuration. Each graph has an assistant of its own."),
+		tag("threads", "Conversations: a state with its history."),
+		tag("runs", "Executions of an assistant, on a thread or on one made for the run."),
+		tag("crons", "Runs that start at times."),
+		tag("store", "The long-term memory that graphs and clients share."),
+		tag("protocols", "Assistants for programs that speak other protocols, in whose form errors are."),
 	}
+	d := object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title": "Superstep server", "version": version, "license": object{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+			"description": "Serves compiled graphs in the protocol of LangGraph's server. Errors are plain text, which says what is wrong; who accepts JSON but no plain text gets an object.",
+		},
+		"servers": []object{{"url": "."}}, // beside this document, whatever a proxy puts before it
+		"paths":   paths, "components": components,
+	}
+	failed := object{}
 	for status, about := range failures() {
-		d.Components.Responses[nameOf(status)] = failure(about)
+		failed[nameOf(status)] = failure(about)
 	}
+	components["responses"] = failed
 	if credentials {
-		d.Components.Security = map[string]scheme{
-			"key":    {Type: "apiKey", In: "header", Name: "x-api-key", Description: "A key, as LangGraph's clients send it."},
-			"bearer": {Type: "http", Scheme: "bearer", Description: "A key or a token in the header Authorization."},
+		components["securitySchemes"] = object{
+			"key":    object{"type": "apiKey", "in": "header", "name": "x-api-key", "description": "A key, as LangGraph's clients send it."},
+			"bearer": object{"type": "http", "scheme": "bearer", "description": "A key or a token in the header Authorization."},
 		}
-		d.Security = []requirement{{"key": {}}, {"bearer": {}}}
+		d["security"] = []object{{"key": []string{}}, {"bearer": []string{}}}
 	}
 	all, talks := operations(), conversations()
 	maps.Copy(all, protocols())
 	if slices.ContainsFunc(routes, func(r Route) bool { _, ok := talks[r.Operation]; return ok }) {
 		maps.Copy(all, talks)
-		maps.Copy(d.Components.Schemas, conversationSchemas())
-		d.Tags = append(d.Tags, tag{"dialogue", "Conversations with the assistant that the server speaks for. Errors are objects."})
+		maps.Copy(bodies, conversationSchemas())
+		tags = append(tags, tag("dialogue", "Conversations with the assistant that the server speaks for. Errors are objects."))
 	}
+	d["tags"] = tags
 	for _, r := range routes {
 		o, ok := all[r.Operation]
 		if !ok {
-			return document{}, fmt.Errorf("no operation %q describes %s", r.Operation, r.Pattern)
+			return nil, fmt.Errorf("no operation %q describes %s", r.Operation, r.Pattern)
 		}
 		o.route = r
 		method, route, _ := strings.Cut(r.Pattern, " ")
-		if d.Paths[route] == nil {
-			d.Paths[route] = path{}
+		if paths[route] == nil {
+			paths[route] = object{}
 		}
-		d.Paths[route][strings.ToLower(method)] = o.describe(route, credentials)
+		paths[route][strings.ToLower(method)] = o.describe(route, credentials)
 	}
 	return d, nil
 }
+
+func tag(name, about string) object { return object{"name": name, "description": about} }
 
 // tagOf returns which group of operations a path belongs to.
 func tagOf(route string) string {
@@ -276,10 +204,10 @@ func failures() map[int]string {
 func nameOf(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
 
 // failure describes an error.
-func failure(about string) shownAnswer {
-	return shownAnswer{Description: about, Content: map[string]media{
-		"text/plain": {Schema: text("What is wrong.")},
-		mediaJSON:    {Schema: record("", member{"detail!", text("What is wrong.")})},
+func failure(about string) object {
+	return object{"description": about, "content": object{
+		"text/plain": object{"schema": text("What is wrong.")},
+		mediaJSON:    object{"schema": record("", member{"detail!", text("What is wrong.")})},
 	}}
 }
 
@@ -315,42 +243,58 @@ func (a *answer) streams() bool {
 	return a.media == mediaSSE || a.status == http.StatusSwitchingProtocols
 }
 
-func (o *operation) describe(route string, credentials bool) shownOperation {
-	out := shownOperation{ID: o.route.Operation, Tags: []string{tagOf(route)}, Summary: o.summary, Description: o.about}
-	add := func(where string, required bool, p parameter) {
-		out.Parameters = append(out.Parameters, shownParameter{
-			Name: p.name, In: where, Required: required, Description: p.schema.Description, Schema: bare(p.schema), Example: p.example,
-		})
+func (o *operation) describe(route string, credentials bool) object {
+	out := object{"operationId": o.route.Operation, "tags": []string{tagOf(route)}, "summary": o.summary}
+	if o.about != "" {
+		out["description"] = o.about
+	}
+	var parameters []object
+	add := func(where string, p parameter) {
+		one := object{"name": p.name, "in": where, "description": p.schema.Description, "schema": bare(p.schema)}
+		if where == "path" {
+			one["required"] = true
+		}
+		if p.example != "" {
+			one["example"] = p.example
+		}
+		parameters = append(parameters, one)
 	}
 	at := places()
 	for _, segment := range strings.Split(route, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			add("path", true, at[strings.TrimSuffix(name, "}")])
+			add("path", at[strings.TrimSuffix(name, "}")])
 		}
 	}
 	for _, p := range o.query {
-		add("query", false, p)
+		add("query", p)
 	}
 	for _, p := range o.headers {
-		add("header", false, p)
+		add("header", p)
+	}
+	if parameters != nil {
+		out["parameters"] = parameters
 	}
 	if o.in != nil {
-		m := media{Schema: o.in, Examples: map[string]shownExample{}}
+		examples := object{}
 		for _, e := range o.inputs {
-			m.Examples[e.name] = shownExample{json.RawMessage(e.body)}
+			examples[e.name] = object{"value": json.RawMessage(e.body)}
 		}
 		// Nearly every body may be left out.
-		out.Body = &body{Required: o.in.Type == "array" || len(o.in.Required) > 0 || o.takes != "", Content: map[string]media{cmp.Or(o.takes, mediaJSON): m}}
+		out["requestBody"] = object{
+			"required": o.in.Type == "array" || len(o.in.Required) > 0 || o.takes != "",
+			"content":  object{cmp.Or(o.takes, mediaJSON): object{"schema": o.in, "examples": examples}},
+		}
 	}
-	out.Responses = map[string]shownAnswer{
-		o.out.code(): o.out.describe(),
-		"default":    failure("What is wrong, in words."),
+	responses := object{
+		strconv.Itoa(cmp.Or(o.out.status, http.StatusOK)): o.out.describe(),
+		"default": failure("What is wrong, in words."),
 	}
 	for _, status := range o.failures(route, credentials) {
-		out.Responses[strconv.Itoa(status)] = shownAnswer{Ref: "#/components/responses/" + nameOf(status)}
+		responses[strconv.Itoa(status)] = object{"$ref": "#/components/responses/" + nameOf(status)}
 	}
+	out["responses"] = responses
 	if credentials && o.route.Open {
-		out.Security = &[]requirement{}
+		out["security"] = []object{} // instead of the document's
 	}
 	return out
 }
@@ -368,36 +312,34 @@ const (
 	mediaSSE   = "text/event-stream"
 )
 
-func (a *answer) code() string {
-	switch a.status {
-	case 0:
-		return "200"
-	case http.StatusSwitchingProtocols:
-		return "101"
-	case http.StatusAccepted:
-		return "202"
-	default:
-		return "204"
+func (a *answer) describe() object {
+	out := object{"description": cmp.Or(a.about, "It worked.")}
+	switch {
+	case a.schema != nil:
+		out["content"] = object{cmp.Or(a.media, mediaJSON): object{"schema": a.schema}}
+	case a.media != "":
+		out["content"] = object{a.media: object{}}
 	}
-}
-
-func (a *answer) describe() shownAnswer {
-	out := shownAnswer{Description: cmp.Or(a.about, "It worked."), Headers: map[string]header{}}
-	if a.schema != nil || a.media != "" {
-		out.Content = map[string]media{cmp.Or(a.media, mediaJSON): {Schema: a.schema}}
-	}
+	headers := object{}
 	if a.paged {
-		out.Headers["X-Pagination-Total"] = header{"How many there are in all.", whole("")}
-		out.Headers["X-Pagination-Next"] = header{"The offset of the next page, if there is one.", whole("")}
+		headers["X-Pagination-Total"] = header("How many there are in all.", whole(""))
+		headers["X-Pagination-Next"] = header("The offset of the next page, if there is one.", whole(""))
 	}
 	if a.cursor {
-		out.Headers["X-Pagination-Next"] = header{"The cursor of the next page, if there is one.", text("")}
+		headers["X-Pagination-Next"] = header("The cursor of the next page, if there is one.", text(""))
 	}
 	if a.places {
-		out.Headers["Content-Location"] = header{"Where the run is.", text("")}
+		headers["Content-Location"] = header("Where the run is.", text(""))
 	}
 	if a.places && !a.calls {
-		out.Headers["Location"] = header{"Where it goes on after the connection was lost.", text("")}
+		headers["Location"] = header("Where it goes on after the connection was lost.", text(""))
+	}
+	if len(headers) > 0 {
+		out["headers"] = headers
 	}
 	return out
+}
+
+func header(about string, of *jsonschema.Schema) object {
+	return object{"description": about, "schema": of}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -140,13 +139,10 @@ type Run interface {
 	ID() string
 	Thread() string // empty if it goes with the run
 
-	// Events returns what happens until the run ends. Beat, if it isn't nil, is called
-	// when nothing has happened for some seconds. If the client leaves, or beat fails,
-	// that is the error; the run goes on.
-	Events(ctx context.Context, beat func() error) iter.Seq2[Event, error]
-
-	// End returns how the run ended, after its events.
-	End(ctx context.Context) (*End, error)
+	// Follow tells what happens until the run ends, and returns how it has ended. Beat, if
+	// it isn't nil, is called when nothing has happened for some seconds. If the client
+	// leaves, or tell or beat fails, that is the error; the run goes on.
+	Follow(ctx context.Context, beat func() error, tell func(Event) error) (*End, error)
 
 	// Cancel ends the run; what it has recorded stays.
 	Cancel(ctx context.Context) error

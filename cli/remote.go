@@ -86,7 +86,7 @@ func (r *remote) explain(err error) error {
 // fit adds to an error about a thread's ID what such IDs are.
 func (r *remote) fit(err error, thread string) error {
 	if malformed(err) && !isUUID(thread) {
-		return &usageError{fmt.Errorf("%q is no thread's ID: those of a server are UUIDs", thread), "leave --thread out for a new thread; threads lists those that are there"}
+		return &usageError{fmt.Errorf("the server has no thread %q, and makes none: those that it makes have UUIDs", thread), "leave --thread out for a new thread; threads lists those that are there"}
 	}
 	return r.explain(err)
 }

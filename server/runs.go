@@ -494,6 +494,13 @@ func (s *runs) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody
 		return notFound("Checkpoint %s not found", at)
 	}
 	if text, unfit := misfit(err); unfit {
+		head, err := s.head(ctx, t.ID)
+		if err != nil {
+			return err
+		}
+		if head != nil && head.Graph != g.name && s.graphs[head.Graph] != nil {
+			text = fmt.Sprintf("thread %q is of graph %q, and graph %q can't go on with it: name an assistant of %q, or another thread", t.ID, head.Graph, g.name, head.Graph)
+		}
 		return conflict("%s", text)
 	}
 	return err

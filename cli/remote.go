@@ -242,6 +242,12 @@ func (r *remote) threads(ctx context.Context, q threadQuery) (list []threadRow, 
 			search.Metadata["assistant_id"] = rg.as.ID
 		}
 	}
+	for _, kv := range q.metadata {
+		if search.Metadata == nil {
+			search.Metadata = map[string]any{}
+		}
+		search.Metadata[kv[0]] = kv[1]
+	}
 	for _, s := range []client.ThreadStatus{client.ThreadIdle, client.ThreadBusy, client.ThreadError, client.ThreadInterrupted} {
 		if statusOf(s) == q.status {
 			search.Status = s

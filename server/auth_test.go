@@ -789,6 +789,7 @@ func TestAnOwnerStaysTheOwner(t *testing.T) {
 		{"POST", "/threads", `{"metadata":{"owner":"bob"}}`},
 		{"PATCH", "/threads/" + alice.thread, `{"metadata":{"owner":"bob"}}`},
 		{"PATCH", "/threads/" + alice.thread + "/state", `{"metadata":{"owner":null}}`},
+		{"POST", "/threads/" + alice.thread + "/copy", ""},
 		{"POST", "/assistants", `{"graph_id":"booking","metadata":{"owner":"bob"}}`},
 		{"PATCH", "/assistants/" + alice.assistant, `{"metadata":{"owner":"bob","created_by":"system"}}`},
 		{"POST", "/runs/crons", `{"assistant_id":"booking","schedule":"0 0 1 1 *","metadata":{"owner":"bob"}}`},

@@ -37,7 +37,7 @@ func (a *app) questions(s *snapshot) {
 	cmd := fmt.Sprintf("%s resume %s%s --thread %s", a.name, quote(s.Graph), a.placeArg(), quote(s.Thread))
 	switch {
 	case asks == 0:
-		fmt.Fprintf(w, "Go on with:\n  %s\n", strings.Replace(cmd, " resume ", " continue ", 1))
+		fmt.Fprintf(w, "Go on with:\n  %s\n", a.continuing(s.Graph, s.Thread))
 	case len(s.Interrupts) == 1:
 		fmt.Fprintf(w, "Answer with:\n  %s --answer %s\n", cmd, quote(kindOf(s.Interrupts[0].Schema).example))
 	default:

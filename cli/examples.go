@@ -19,7 +19,7 @@ var examples = map[string][]string{
 	"mcp":               {"mcp --store sqlite:agents.db"},
 	"runner":            {"runner --store postgres://localhost/agents"},
 	"graphs":            {"graphs", "graphs --url http://localhost:8123"},
-	"threads":           {"threads", "threads --graph approval --status interrupted", "threads --stuck"},
+	"threads":           {"threads", "threads --graph approval --status interrupted", "threads --metadata customer=c-7", "threads --stuck"},
 	"state":             {"state --thread t-1", "state approval --thread t-1 --at CHECKPOINT --json"},
 	"history":           {"history --thread t-1", "history approval --thread t-1 --limit 5"},
 	"stats":             {"stats", "stats t-1"},

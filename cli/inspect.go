@@ -59,6 +59,7 @@ func (a *app) graphsCommand() *cobra.Command {
 
 func (a *app) threadsCommand() *cobra.Command {
 	var prefix, name, status string
+	var metadata []string
 	var limit int
 	var onlyStuck bool
 	cmd := &cobra.Command{
@@ -66,9 +67,9 @@ func (a *app) threadsCommand() *cobra.Command {
 		Long: `List the threads of the store, newest first, with the run that holds each and the
 time at which it is due, where there is one.
 
-With --stuck those alone that cannot go on by themselves, and why: their run failed
-or died, they wait at a node that the graph does not have, a newer program wrote them, or
-they cannot be read. Each thread is loaded for that. A server, which goes on itself with
+With --stuck those alone that cannot go on by themselves, and why: their run failed,
+died or ended before the thread had (--timeout, --max-steps, Ctrl-C), they wait at a
+node that the graph does not have, a newer program wrote them, or they cannot be read. Each thread is loaded for that. A server, which goes on itself with
 threads whose run died, is asked for those whose run failed and for those that have been
 due for more than a minute and that no run has taken.`,
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
@@ -80,6 +81,10 @@ due for more than a minute and that no run has taken.`,
 			case "", "done", "interrupted", "waiting", "failed", "pending":
 			default:
 				return Usage("--status %q: use done, interrupted, waiting, failed or pending", status)
+			}
+			has, err := pairs(metadata)
+			if err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			p, err := a.place()
@@ -94,7 +99,7 @@ due for more than a minute and that no run has taken.`,
 			if err := p.open(ctx, false); err != nil {
 				return err
 			}
-			list, more, listErr := p.threads(ctx, threadQuery{prefix: prefix, graph: name, status: status, limit: limit, stuck: onlyStuck})
+			list, more, listErr := p.threads(ctx, threadQuery{prefix: prefix, graph: name, status: status, metadata: has, limit: limit, stuck: onlyStuck})
 			if list == nil {
 				if listErr != nil {
 					return listErr
@@ -110,7 +115,7 @@ due for more than a minute and that no run has taken.`,
 			}
 			if len(list) == 0 && listErr == nil {
 				what := "There are no threads in " + p.label()
-				if name != "" || status != "" || onlyStuck || prefix != "" {
+				if name != "" || status != "" || onlyStuck || prefix != "" || len(has) > 0 {
 					what = "No thread in " + p.label() + " matches"
 				}
 				fmt.Fprintln(w, what+".")
@@ -153,6 +158,7 @@ due for more than a minute and that no run has taken.`,
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only threads whose ID begins so")
 	cmd.Flags().StringVarP(&name, "graph", "g", "", "only threads of this graph")
 	cmd.Flags().StringVar(&status, "status", "", "only threads that are done, interrupted, waiting, failed or pending")
+	cmd.Flags().StringArrayVarP(&metadata, "metadata", "m", nil, "only threads whose metadata have this KEY=VALUE; repeatable")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many at most; 0 shows all")
 	cmd.Flags().BoolVar(&onlyStuck, "stuck", false, "only threads that cannot go on by themselves, and why")
 	return cmd

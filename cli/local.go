@@ -74,17 +74,50 @@ func (l *local) thread(ctx context.Context, id string) (of ownership, err error)
 	switch {
 	case g != nil:
 		of.own, of.name = g.own, g.name
-	case len(l.a.graphs) == 1:
-		g = l.a.graphs[0]
 	}
 	of.graph = func() (target, error) {
-		if g == nil {
-			return nil, &usageError{fmt.Errorf("thread %q belongs to graph %q, which this program does not have", id, rec.Graph),
-				"name the graph to read it with: " + strings.Join(l.a.graphNames(), ", ")}
+		if g != nil {
+			return l.at(g), nil
 		}
-		return l.at(g), nil
+		hint := "use a program that has it: cli.Main(cli.Graph(g))"
+		switch names, err := l.reading(ctx, id); {
+		case err != nil:
+			return nil, err
+		case len(names) == 1 && len(l.a.graphs) == 1:
+			return l.at(l.a.graphs[0]), nil
+		case len(names) > 0:
+			hint += "; or, if it has another name now, name it: " + strings.Join(names, ", ")
+		}
+		return nil, &usageError{fmt.Errorf("thread %q belongs to graph %q, which this program does not have", id, rec.Graph), hint}
 	}
 	return of, nil
+}
+
+// reading returns which graphs have one of the fields that a thread has: the others would
+// show nothing of it.
+func (l *local) reading(ctx context.Context, thread string) (names []string, err error) {
+	lister, err := l.a.lister(l.store)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[[2]string]*fieldStats{}
+	if _, err := measure(ctx, l.store, lister, checkpoint.ThreadID(thread), fields); err != nil {
+		return nil, err
+	}
+	for _, g := range l.a.graphs {
+		schema, err := g.JSONSchema(graph.JSONState)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) { // its fields are known at run time only
+			return nil, err
+		}
+		known := fieldsOf(schema)
+		for f := range fields {
+			if known == nil || known[f[1]] != nil {
+				names = append(names, g.name)
+				break
+			}
+		}
+	}
+	return names, nil
 }
 
 func (l *local) newest(ctx context.Context, n int) (names []string, err error) {
@@ -149,7 +182,10 @@ func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, m
 	if err != nil {
 		return nil, false, err
 	}
-	filter := checkpoint.ThreadFilter{Prefix: q.prefix}
+	filter := checkpoint.ThreadFilter{Prefix: q.prefix, Metadata: map[string]string{}}
+	for _, kv := range q.metadata {
+		filter.Metadata[kv[0]] = kv[1]
+	}
 	if q.limit > 0 && q.graph == "" && q.status == "" && !q.stuck {
 		filter.Limit = q.limit + 1
 	}
@@ -185,7 +221,11 @@ func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, m
 			if failure != "" {
 				o.Stuck = append(o.Stuck, "its run failed: "+failure)
 			}
-			if o.Stuck = append(o.Stuck, diagnose.of(ctx, o.Thread, own)...); o.Stuck == nil {
+			o.Stuck = append(o.Stuck, diagnose.of(ctx, o.Thread, own)...)
+			if o.Stuck == nil && o.Status == "pending" && o.Due == nil && o.Lease == nil {
+				o.Stuck = append(o.Stuck, "nobody continues it: "+l.a.continuing(o.Graph, o.Thread))
+			}
+			if o.Stuck == nil {
 				continue
 			}
 		}
@@ -379,6 +419,12 @@ func (t *localGraph) show(s *graph.Snapshot[json.RawMessage], err error) (*snaps
 // hasMessages reports whether the states that a JSON Schema describes have
 // messages. One that says nothing of its members may.
 func hasMessages(schema json.RawMessage) bool {
+	fields := fieldsOf(schema)
+	return fields == nil || fields["messages"] != nil
+}
+
+// fieldsOf returns the schemas of a state's fields; nil if its own says nothing of them.
+func fieldsOf(schema json.RawMessage) map[string]json.RawMessage {
 	var s struct {
 		Ref        string `json:"$ref"`
 		Properties map[string]json.RawMessage
@@ -387,12 +433,12 @@ func hasMessages(schema json.RawMessage) bool {
 		} `json:"$defs"`
 	}
 	if json.Unmarshal(schema, &s) != nil {
-		return true
+		return nil
 	}
 	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok && s.Properties == nil {
 		s.Properties = s.Defs[name].Properties
 	}
-	return s.Properties == nil || s.Properties["messages"] != nil
+	return s.Properties
 }
 
 // shownTime is a time as it is shown, and as servers tell it: to the microsecond.

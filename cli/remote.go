@@ -86,7 +86,7 @@ func (r *remote) explain(err error) error {
 // fit adds to an error about a thread's ID what such IDs are.
 func (r *remote) fit(err error, thread string) error {
 	if malformed(err) && !isUUID(thread) {
-		return &usageError{fmt.Errorf("%q is no thread's ID: those of a server are UUIDs", thread), "leave --thread out for a new thread; threads lists those that are there"}
+		return &usageError{fmt.Errorf("the server has no thread %q, and makes none: those that it makes have UUIDs", thread), "leave --thread out for a new thread; threads lists those that are there"}
 	}
 	return r.explain(err)
 }
@@ -241,6 +241,12 @@ func (r *remote) threads(ctx context.Context, q threadQuery) (list []threadRow, 
 		if rg := t.(*remoteGraph); !own(rg.as) {
 			search.Metadata["assistant_id"] = rg.as.ID
 		}
+	}
+	for _, kv := range q.metadata {
+		if search.Metadata == nil {
+			search.Metadata = map[string]any{}
+		}
+		search.Metadata[kv[0]] = kv[1]
 	}
 	for _, s := range []client.ThreadStatus{client.ThreadIdle, client.ThreadBusy, client.ThreadError, client.ThreadInterrupted} {
 		if statusOf(s) == q.status {

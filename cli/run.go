@@ -149,14 +149,21 @@ func (f *runFlags) call() (call, error) {
 	default:
 		return c, Usage("--durability %q: use sync, async or exit", f.durability)
 	}
-	for _, kv := range f.metadata {
+	var err error
+	c.metadata, err = pairs(f.metadata)
+	return c, err
+}
+
+// pairs reads the flag --metadata.
+func pairs(list []string) (out [][2]string, err error) {
+	for _, kv := range list {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok || k == "" {
-			return c, Usage("--metadata %q: use KEY=VALUE", kv)
+			return nil, Usage("--metadata %q: use KEY=VALUE", kv)
 		}
-		c.metadata = append(c.metadata, [2]string{k, v})
+		out = append(out, [2]string{k, v})
 	}
-	return c, nil
+	return out, nil
 }
 
 func (f *runFlags) modes() (graph.Mode, error) {

@@ -50,7 +50,9 @@ func TestMain(m *testing.M) {
 			)
 		},
 		// newer has the graph jokes as another version of the program has it.
-		"newer": func() { cli.Main(cli.Graph(newerJokes())) },
+		"newer": func() { cli.Main(cli.Graph(newerJokes("jokes"))) },
+		// renamed has it under another name.
+		"renamed": func() { cli.Main(cli.Graph(pair()), cli.Graph(newerJokes("puns"))) },
 		// bare has no graphs of its own.
 		"bare": func() { cli.Main(cli.Program("bare", "Has no graphs.")) },
 		// teller has the code of an assistant.
@@ -392,8 +394,8 @@ func order() *graph.Graph[orderState] {
 }
 
 // newerJokes has no node review, and a newer schema.
-func newerJokes() *graph.Graph[joke] {
-	b := graph.New[joke]("jokes")
+func newerJokes(name string) *graph.Graph[joke] {
+	b := graph.New[joke](name)
 	b.AddNode("write", func(_ context.Context, s *joke) error { s.Jokes.Add("new"); return nil })
 	b.AddNode("reviews", func(ctx context.Context, s *joke) error {
 		_, err := graph.Interrupt[bool](ctx, "like", nil)

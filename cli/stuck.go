@@ -103,3 +103,8 @@ func (d *diagnosis) of(ctx context.Context, thread, own string) (why []string) {
 	}
 	return why
 }
+
+// continuing is the command that lets a thread go on.
+func (a *app) continuing(graph, thread string) string {
+	return fmt.Sprintf("%s continue %s%s --thread %s", a.name, quote(graph), a.placeArg(), quote(thread))
+}

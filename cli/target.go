@@ -103,6 +103,7 @@ type historyQuery struct {
 // threadQuery selects threads.
 type threadQuery struct {
 	prefix, graph, status string
+	metadata              [][2]string
 	limit                 int
 	stuck                 bool
 }

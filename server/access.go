@@ -358,7 +358,7 @@ func (s *access) askPath(r *http.Request, c *caller) error {
 		_, err = s.cron(ctx, id, f)
 		return err
 	case r.PathValue("thread") != "":
-		id, err := pathID(r, "thread")
+		id, err := pathThread(r)
 		if err != nil {
 			return err
 		}
@@ -386,7 +386,7 @@ func (s *access) askPath(r *http.Request, c *caller) error {
 
 func isNotFound(err error) bool {
 	f, ok := errors.AsType[*fault](err)
-	return ok && f.status == http.StatusNotFound
+	return ok && f.status == http.StatusNotFound || errors.Is(err, db.ErrNotFound)
 }
 
 // cron returns a cron that a filter selects.
@@ -408,7 +408,7 @@ func (s *access) askThread(ctx context.Context, a *Action, t *db.Thread, failed 
 		return err
 	}
 	if failed != nil || !f.allows(t.Metadata) {
-		return notFound("Thread with ID %s not found", a.ID)
+		return noThread(a.ID)
 	}
 	return nil
 }
@@ -447,10 +447,11 @@ func (s *assistants) usable(ctx context.Context, id string) (*db.Assistant, *ser
 	return a, g, nil
 }
 
-// askOf asks about a thread that need not exist yet, and reports whether it does.
+// askOf asks about a thread that need not exist yet, if its ID is one that the server gives,
+// and reports whether it does.
 func (s *access) askOf(ctx context.Context, a *Action) (exists bool, err error) {
 	t, err := s.db.Thread(ctx, a.ID)
-	if errors.Is(err, db.ErrNotFound) {
+	if _, unfit := checkID("thread", a.ID); errors.Is(err, db.ErrNotFound) && unfit == nil {
 		_, err := s.ask(ctx, a)
 		return false, err
 	}

@@ -715,7 +715,7 @@ func TestTheAnswerForSomebodyElsesIsTheSameAsForNothing(t *testing.T) {
 	const none = "0198f1c2-0000-7000-8000-000000000000"
 	for _, one := range [][3]string{
 		{"GET", "/threads/{thread}", ""}, {"PATCH", "/threads/{thread}", "{}"}, {"DELETE", "/threads/{thread}", ""}, {"GET", "/threads/{thread}/state", ""},
-		{"GET", "/threads/{thread}/runs/{run}", ""}, {"POST", "/threads/{thread}/runs/{run}/cancel", ""}, {"GET", "/runs/{run}/join", ""},
+		{"POST", "/threads/{thread}/copy", ""}, {"GET", "/threads/{thread}/runs/{run}", ""}, {"POST", "/threads/{thread}/runs/{run}/cancel", ""}, {"GET", "/runs/{run}/join", ""},
 		{"POST", "/threads/{thread}/runs", `{"assistant_id":"booking","input":{}}`}, {"POST", "/threads/{thread}/runs/wait", `{"assistant_id":"booking","input":{}}`},
 		{"GET", "/assistants/{assistant}", ""}, {"PATCH", "/assistants/{assistant}", "{}"}, {"DELETE", "/assistants/{assistant}", ""}, {"POST", "/assistants/{assistant}/latest", `{"version":1}`},
 		{"PATCH", "/runs/crons/{cron}", "{}"}, {"DELETE", "/runs/crons/{cron}", ""},
@@ -734,7 +734,6 @@ func TestTheAnswerForSomebodyElsesIsTheSameAsForNothing(t *testing.T) {
 		}
 	}
 	for _, one := range [][3]string{ // what would exist already
-		{"POST", "/threads/" + alice.thread + "/copy", ""},
 		{"POST", "/threads", `{"thread_id":"` + alice.thread + `","if_exists":"do_nothing"}`},
 		{"POST", "/assistants", `{"graph_id":"booking","assistant_id":"` + alice.assistant + `","if_exists":"do_nothing"}`},
 	} {

@@ -68,7 +68,7 @@ func (s *commands) routes() []route {
 // postCommand carries out a command of a request. That it can't be is an answer
 // too, with the status 200.
 func (s *commands) postCommand(w http.ResponseWriter, r *http.Request) (any, error) {
-	thread, err := pathID(r, "thread")
+	thread, err := pathThread(r)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (s *threads) giveFeedback(w http.ResponseWriter, r *http.Request, t *db.Thr
 	case errors.Is(err, db.ErrNotFound) && f.RunID != nil:
 		return nil, notFound("Thread %s has no run with ID %s", t.ID, *f.RunID)
 	case errors.Is(err, db.ErrNotFound):
-		return nil, notFound("Thread with ID %s not found", t.ID)
+		return nil, noThread(t.ID)
 	case err != nil:
 		return nil, err
 	}

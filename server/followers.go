@@ -34,7 +34,7 @@ func (s *followers) routes() []route {
 // streamEvents sends a thread's events: those that are left, and then what happens
 // until the client leaves. The thread need not exist yet.
 func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
-	thread, err := pathID(r, "thread")
+	thread, err := pathThread(r)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return s.socket(w, r)
 	}
-	thread, err := pathID(r, "thread")
+	thread, err := pathThread(r)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 	} else if given {
 		from = rd.since(last)
 	}
-	back := url.URL{Path: "/threads/" + thread + "/stream", RawQuery: r.URL.RawQuery}
+	back := url.URL{Opaque: "/threads/" + url.PathEscape(thread) + "/stream", RawQuery: r.URL.RawQuery}
 	w.Header().Set("Location", back.String()) // clients that lose the connection come back here
 	gone, _ := json.Marshal(removed(thread))  // of strings
 	return serveFeed(w, rd, from, frame("error", gone, rd.next()), func(ev *db.FeedEvent) []byte {

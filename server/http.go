@@ -501,7 +501,7 @@ func sorting(by string, names ...string) (string, error) {
 	return strings.TrimSuffix(by, "_at"), oneOf("sort_by", by, names...)
 }
 
-// pathID returns the ID of a thread, run, … in the path, which must be a UUID.
+// pathID returns the ID of a run, cron, … in the path, which must be a UUID.
 func pathID(r *http.Request, name string) (string, error) { return checkID(name, r.PathValue(name)) }
 
 func checkID(name, id string) (string, error) {
@@ -518,6 +518,27 @@ func optionalID(name, id string) (string, error) {
 		return "", nil
 	}
 	return checkID(name, id)
+}
+
+// pathThread is threadID for the path.
+func pathThread(r *http.Request) (string, error) { return threadID(r.PathValue("thread")) }
+
+// threadID reads the ID of a thread, which may be left out. The server makes threads with
+// UUIDs alone, but nodes spawn them by any name.
+func threadID(id string) (string, error) {
+	u, err := checkID("thread", id)
+	if err != nil && checkName("thread", id) == nil {
+		return id, nil
+	}
+	return u, err
+}
+
+// noThread says that there is no thread of an ID, or none that the user sees.
+func noThread(id string) error {
+	if _, err := checkID("thread", id); err != nil {
+		return errors.Join(err, db.ErrNotFound)
+	}
+	return notFound("Thread with ID %s not found", id)
 }
 
 // lastEvent reads the ID of the last event that a client has read: -1 is that it wants all.

@@ -118,7 +118,7 @@ func (s *threads) detach(ctx context.Context, rec *recording.Recording) error {
 	}
 	for _, other := range rec.Others() {
 		refused := invalid("The recording waits, or has waited, for the end of thread %.80q, which isn't there, or isn't yours: such a thread can't be imported without it", other)
-		id, err := checkID("thread", string(other))
+		id, err := threadID(string(other))
 		if err != nil || id != string(other) {
 			return refused
 		}

@@ -100,7 +100,7 @@ func (m *mcpRuns) asking(ctx context.Context) (*http.Request, context.CancelFunc
 func (m *mcpRuns) State(ctx context.Context, thread string) (*snapshot, error) {
 	r, done := m.asking(ctx)
 	defer done()
-	id, err := checkID("thread", thread)
+	id, err := threadID(thread)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (m *mcpRuns) words(r *http.Request, err error) error {
 func (m *mcpRuns) Run(ctx context.Context, thread string, ask mcp.Request, told func(node string)) (*snapshot, error) {
 	r, done := m.asking(ctx)
 	defer done()
-	id, err := checkID("thread", thread)
+	id, err := threadID(thread)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ var rows = map[string]row{
 	"GET /threads/{thread}":                        {before: 404, after: 404},
 	"PATCH /threads/{thread}":                      {body: `{"metadata":{"a":1}}`, before: 404, after: 404},
 	"DELETE /threads/{thread}":                     {before: 404, after: 404},
-	"POST /threads/{thread}/copy":                  {before: 404, after: 409},
+	"POST /threads/{thread}/copy":                  {before: 404, after: 404},
 	"POST /threads/{thread}/events":                {body: `{"name":"paid"}`, before: 404, after: 404},
 	"GET /threads/{thread}/state":                  {before: 404, after: 404},
 	"GET /threads/{thread}/state/{checkpoint}":     {before: 404, after: 404},

@@ -66,9 +66,6 @@ func (r *reader) leave() {
 
 // may asks whether the user may see the thread, and reports whether there is one.
 func (r *reader) may() (exists bool, err error) {
-	if r.access.authorize == nil {
-		return true, nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.asked.IsZero() && time.Since(r.asked) < askAgain {
@@ -84,6 +81,9 @@ func (r *reader) may() (exists bool, err error) {
 
 // allowed returns why the user may not read what was told, nil if the user may.
 func (r *reader) allowed() error {
+	if r.access.authorize == nil {
+		return nil
+	}
 	exists, err := r.may()
 	if err == nil && !exists {
 		err = errRemoved

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -383,7 +384,7 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 // it is to be made.
 func (s *runs) place(ctx context.Context, thread string, mine Filter, create bool) (t, made *db.Thread, err error) {
 	t, err = s.db.Thread(ctx, thread)
-	if errors.Is(err, db.ErrNotFound) && create {
+	if _, unfit := checkID("thread", thread); errors.Is(err, db.ErrNotFound) && create && unfit == nil {
 		owned, _, err := s.access.stampNew(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
 		made = s.newThread(thread, owned, false)
 		return made, made, err
@@ -392,7 +393,7 @@ func (s *runs) place(ctx context.Context, thread string, mine Filter, create boo
 		return nil, nil, err
 	}
 	if t == nil || !mine.allows(t.Metadata) {
-		return nil, nil, notFound("Thread with ID %s not found", thread)
+		return nil, nil, noThread(thread)
 	}
 	return t, nil, nil
 }
@@ -443,7 +444,7 @@ func (s *runs) enqueue(ctx context.Context, add func(context.Context, db.NewRun)
 		case errors.Is(err, db.ErrTooMany):
 			return nil, tooMany("%v", err)
 		case errors.Is(err, db.ErrNotFound):
-			return nil, notFound("Thread with ID %s not found", thread)
+			return nil, noThread(thread)
 		}
 		return nil, err
 	}
@@ -493,6 +494,13 @@ func (s *runs) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody
 		return notFound("Checkpoint %s not found", at)
 	}
 	if text, unfit := misfit(err); unfit {
+		head, err := s.head(ctx, t.ID)
+		if err != nil {
+			return err
+		}
+		if head != nil && head.Graph != g.name && s.graphs[head.Graph] != nil {
+			text = fmt.Sprintf("thread %q is of graph %q, and graph %q can't go on with it: name an assistant of %q, or another thread", t.ID, head.Graph, g.name, head.Graph)
+		}
 		return conflict("%s", text)
 	}
 	return err
@@ -501,7 +509,7 @@ func (s *runs) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody
 // asked starts the run that a request asks for, on a thread or without one, and tells the
 // client where it is.
 func (s *runs) asked(w http.ResponseWriter, r *http.Request) (*runBody, *db.Run, error) {
-	thread, err := optionalID("thread", r.PathValue("thread"))
+	thread, err := pathThread(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -524,7 +532,7 @@ func (b *runBody) own() { b.Headers, b.Trace, b.Talk, b.V2 = nil, nil, nil, nil 
 
 // location tells clients where the run is.
 func location(w http.ResponseWriter, run *db.Run, stateless bool) {
-	path := "/threads/" + run.ThreadID + "/runs/" + run.ID
+	path := "/threads/" + url.PathEscape(run.ThreadID) + "/runs/" + run.ID
 	if stateless {
 		path = "/runs/" + run.ID
 	}
@@ -669,7 +677,7 @@ func (s *base) findRun(r *http.Request) (*db.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	thread, err := optionalID("thread", r.PathValue("thread"))
+	thread, err := pathThread(r)
 	if err != nil {
 		return nil, err
 	}
@@ -769,7 +777,7 @@ func (s *runs) cancelRuns(w http.ResponseWriter, r *http.Request, b *cancelBody)
 	if err := errors.Join(oneOf("status", b.Status, db.Pending, db.Running, "all"), s.checkList("run_ids", len(b.RunIDs))); err != nil {
 		return nil, err
 	}
-	if b.ThreadID, err = optionalID("thread", b.ThreadID); err != nil {
+	if b.ThreadID, err = threadID(b.ThreadID); err != nil {
 		return nil, err
 	}
 	mine, err := s.access.ask(r.Context(), &Action{Resource: Runs, Verb: Update, ID: b.ThreadID})

@@ -71,7 +71,7 @@ func (s *runs) filter(ctx context.Context, q *runFilter) (f db.RunFilter, mine F
 			return f, mine, err
 		}
 	}
-	if q.ThreadID, err = optionalID("thread", q.ThreadID); err != nil {
+	if q.ThreadID, err = threadID(q.ThreadID); err != nil {
 		return f, mine, err
 	}
 	if _, ok := s.graphs[q.AssistantID]; ok {

@@ -134,7 +134,7 @@ func foundRuns(t *testing.T, data string) {
 		}
 	}
 	for path, bodies := range map[string][]string{
-		"/runs/search":  {`{"status":["odd"]}`, `{"cursor":"x"}`, `{"limit":1001}`, `{"select":["user"]}`, `{"thread_id":"x"}`},
+		"/runs/search":  {`{"status":["odd"]}`, `{"cursor":"x"}`, `{"limit":1001}`, `{"select":["user"]}`, `{"thread_id":"\u0000"}`},
 		"/runs/figures": {`{}`, `{"bucket_seconds":0}`, `{"bucket_seconds":1e10}`},
 	} {
 		for _, body := range bodies {

@@ -171,12 +171,15 @@ func (s *base) graphOf(t *db.Thread) *served {
 
 func (s *base) thread(ctx context.Context, id string) (*db.Thread, error) {
 	t, err := s.db.Thread(ctx, id)
-	return t, missing(err, "Thread with ID %s not found", id)
+	if errors.Is(err, db.ErrNotFound) {
+		err = noThread(id)
+	}
+	return t, err
 }
 
 // threadOf returns the thread in the path.
 func (s *base) threadOf(r *http.Request) (*db.Thread, error) {
-	id, err := pathID(r, "thread")
+	id, err := pathThread(r)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +332,7 @@ func (s *threads) getThread(w http.ResponseWriter, r *http.Request, t *db.Thread
 }
 
 func (s *threads) patchThread(w http.ResponseWriter, r *http.Request, b *threadBody) (any, error) {
-	id, err := pathID(r, "thread")
+	id, err := pathThread(r)
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +356,10 @@ func (s *threads) patchThread(w http.ResponseWriter, r *http.Request, b *threadB
 		return nil
 	})
 	if err != nil {
-		return nil, missing(err, "Thread with ID %s not found", id)
+		if errors.Is(err, db.ErrNotFound) {
+			err = noThread(id)
+		}
+		return nil, err
 	}
 	if r.Header.Get("Prefer") == "return=minimal" {
 		return noContent, nil
@@ -453,7 +459,7 @@ func (s *threads) findThreads(r *http.Request, q *threadSearch) (*found, error) 
 		return nil, err
 	}
 	// Other texts are the ID of no thread.
-	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool { given, err := checkID("thread", id); return err != nil || given != id })
+	q.IDs = slices.DeleteFunc(q.IDs, func(id string) bool { given, err := threadID(id); return err != nil || given != id })
 	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw()), Words: said}
 	if q.Due != nil {
 		if q.due, err = s.overdue(r.Context(), *q.Due); err != nil {
@@ -549,7 +555,7 @@ func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request, b *pruneB
 	}
 	pruned := 0
 	for _, id := range b.ThreadIDs {
-		id, err := checkID("thread", id)
+		id, err := threadID(id)
 		if err != nil {
 			return nil, err
 		}
@@ -586,9 +592,7 @@ func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request, b *pruneB
 
 func (s *threads) copyThread(w http.ResponseWriter, r *http.Request, t *db.Thread) (any, error) {
 	id := uuid.Must(uuid.NewV7()).String()
-	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); isNotFound(err) {
-		return nil, conflict("Thread with ID %s cannot be copied", t.ID)
-	} else if err != nil {
+	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); err != nil {
 		return nil, err
 	}
 	metadata, _, err := s.access.stampNew(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))

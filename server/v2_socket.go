@@ -37,7 +37,7 @@ type socket struct {
 // socket serves a WebSocket. The thread need not exist yet. Which pages
 // may open it was decided before, as for the rest of the server.
 func (s *followers) socket(w http.ResponseWriter, r *http.Request) error {
-	thread, err := pathID(r, "thread")
+	thread, err := pathThread(r)
 	if err != nil {
 		return err
 	}

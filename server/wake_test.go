@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -244,5 +245,117 @@ func TestASpawnedThreadIsOneOfTheServers(t *testing.T) {
 		if failed := c.until(thread, "error"); !strings.Contains(fmt.Sprint(failed["error"]), "deleted") {
 			t.Errorf("after the spawned thread was deleted: %v", failed["error"])
 		}
+	}
+}
+
+// naming is a graph whose node spawns one that waits, by a name.
+func naming(t testing.TB, name string, other *graph.Graph[order]) *graph.Graph[order] {
+	t.Helper()
+	b := graph.New[order]("naming")
+	b.AddNode("spawn", func(ctx context.Context, s *order) error {
+		_, err := graph.Spawn(ctx, "other", other.Thread(name), other.Input(func(o *order) error { o.How = "paid"; return nil }))
+		return err
+	})
+	b.AddEdge(graph.Start, "spawn")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// A thread that is spawned by a name goes by it; where nobody has spawned one, IDs are UUIDs.
+func TestASpawnedThreadGoesByTheNameThatItsNodeGave(t *testing.T) {
+	const name = "item/srv 2-ä"
+	other := waiting(t)
+	c := start(t, server.Graph(naming(t, name, other)), server.Graph(other))
+	at := "/threads/" + url.PathEscape(name)
+	nobodys := "/threads/item-3"
+	made := newThread()
+	for _, path := range []string{at, nobodys} {
+		for _, what := range []string{"", "/state", "/history", "/runs", "/stream"} {
+			c.refused("GET", path+what, nil, 422, "is not a UUID")
+		}
+		c.refused("POST", path+"/stream/events", object{"channels": []string{"lifecycle"}}, 422, "is not a UUID")
+		c.refused("POST", path+"/commands", object{"id": 1, "method": "run.start", "params": object{"assistant_id": "waiting"}}, 422, "is not a UUID")
+		c.refused("POST", path+"/runs", object{"assistant_id": "waiting", "if_not_exists": "create"}, 422, "is not a UUID")
+		c.refused("PATCH", path, object{"metadata": object{}}, 422, "is not a UUID")
+		c.refused("DELETE", path, nil, 422, "is not a UUID")
+	}
+	c.refused("POST", "/threads", object{"thread_id": name}, 422, "is not a UUID")
+
+	call[object](c, "POST", "/threads/"+made+"/runs/wait", object{"assistant_id": "naming", "input": object{}, "if_not_exists": "create"})
+	for found := 0; found == 0; {
+		found = len(call[[]object](c, "POST", "/threads/search", object{"ids": []string{name}, "status": "busy"}))
+	}
+	if got := call[object](c, "GET", at, nil); got["thread_id"] != name {
+		t.Errorf("it is %v", got["thread_id"])
+	}
+	if got := call[object](c, "GET", at+"/state", nil); fmt.Sprint(got["next"]) != "[wait]" {
+		t.Errorf("next is %v", got["next"])
+	}
+	runs := call[[]object](c, "GET", at+"/runs", nil)
+	if len(runs) != 1 {
+		t.Fatalf("its runs are %v", runs)
+	}
+	run := runs[0]["run_id"].(string)
+	if got := call[object](c, "GET", at+"/runs/"+run, nil); got["thread_id"] != name {
+		t.Errorf("its run is %v", got)
+	}
+	if _, h, _ := c.do("GET", at+"/runs/"+run+"/join", nil); h.Get("Content-Location") != at+"/runs/"+run {
+		t.Errorf("its run is at %s", h.Get("Content-Location"))
+	}
+	if found := call[[]object](c, "POST", "/runs/search", object{"thread_id": name}); len(found) != 1 {
+		t.Errorf("searched, its runs are %v", found)
+	}
+	c.do("PATCH", at, object{"metadata": object{"seen": true}})
+	c.do("POST", at+"/events", object{"name": "paid", "value": 120})
+	if got := c.until(url.PathEscape(name), "idle")["values"].(object)["steps"]; fmt.Sprint(got) != "[paid 120 sent ]" {
+		t.Errorf("it came to %v", got)
+	}
+	if got := call[[]object](c, "GET", at+"/history", nil); len(got) < 2 {
+		t.Errorf("its history is %v", got)
+	}
+	again := call[object](c, "POST", at+"/runs/wait", object{"assistant_id": "waiting", "input": object{"how": "sent"}})
+	if again["__error__"] != nil {
+		t.Errorf("another run came to %v", again)
+	}
+	c.do("DELETE", at, nil)
+	c.refused("GET", at, nil, 422, "is not a UUID")
+	call[object](c, "POST", "/threads/"+made+"/runs/wait", object{"assistant_id": "naming", "input": object{}})
+	for found := 0; found == 0; {
+		found = len(call[[]object](c, "POST", "/threads/search", object{"ids": []string{name}, "status": "busy"}))
+	}
+	if got := call[object](c, "POST", "/threads/prune", object{"thread_ids": []string{name, "item-3"}}); got["pruned_count"] != 1.0 {
+		t.Errorf("pruned: %v", got)
+	}
+}
+
+// Names can be guessed: they tell nobody who may not see a thread that there is one.
+func TestTheAnswerForSomebodyElsesSpawnedThreadIsTheSameAsForNothing(t *testing.T) {
+	c := start(t, server.Graph(naming(t, "item-2", waiting(t))), server.Graph(waiting(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), quiet())
+	alice, bob := visitor{c, "alice"}, visitor{c, "bob"}
+	alice.json("POST", "/runs/wait", `{"assistant_id":"naming","input":{},"on_completion":"keep"}`)
+	var runs []any
+	for len(runs) == 0 {
+		runs = alice.json("POST", "/runs/search", `{"thread_id":"item-2"}`).([]any)
+	}
+	for _, one := range [][3]string{
+		{"GET", "", ""}, {"PATCH", "", "{}"}, {"DELETE", "", ""}, {"GET", "/state", ""}, {"GET", "/history", ""}, {"POST", "/copy", ""}, {"GET", "/runs", ""},
+		{"POST", "/runs", `{"assistant_id":"waiting","input":{}}`}, {"POST", "/runs", `{"assistant_id":"waiting","input":{},"if_not_exists":"create"}`},
+		{"GET", "/stream", ""}, {"POST", "/stream/events", `{"channels":["lifecycle"]}`}, {"POST", "/events", `{"name":"paid"}`},
+		{"POST", "/commands", `{"id":1,"method":"run.start","params":{"assistant_id":"waiting"}}`},
+	} {
+		status, text := bob.send(one[0], "/threads/item-2"+one[1], one[2])
+		nothing, said := bob.send(one[0], "/threads/item-3"+one[1], one[2])
+		if status != nothing || strings.ReplaceAll(text, "item-2", "item-3") != said || status < 400 {
+			t.Errorf("%s %s: %d %s, and for nothing %d %s", one[0], one[1], status, text, nothing, said)
+		}
+	}
+	if status, text := bob.send("GET", "/runs/"+runs[0].(object)["run_id"].(string), ""); status != 404 || strings.Contains(text, "item") {
+		t.Errorf("its run, without the thread: %d %s", status, text)
+	}
+	if n := bob.json("POST", "/threads/prune", `{"thread_ids":["item-2"]}`).(object)["pruned_count"]; n != 0.0 {
+		t.Errorf("bob prunes %v threads", n)
 	}
 }

@@ -80,7 +80,7 @@ const (
 func places() map[string]parameter {
 	return map[string]parameter{
 		"assistant":  {"assistant", text("The ID of an assistant, or the name of a graph, which stands for the graph's own assistant."), ExampleAssistant},
-		"thread":     {"thread", id("The ID of a thread."), ExampleThread},
+		"thread":     {"thread", text("The ID of a thread: a UUID, or the name by which a node has spawned it."), ExampleThread},
 		"run":        {"run", id("The ID of a run."), ExampleRun},
 		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
 		"call":       {"call", id("The ID of a call of a model."), ExampleCall},

@@ -116,7 +116,7 @@ func operations() map[string]operation {
 		"pruneThreads": {
 			summary: "Remove threads, or their history",
 			in: record("",
-				member{"thread_ids!", list("", id(""))},
+				member{"thread_ids!", list("", text(""))},
 				member{"strategy", oneOf("Remove the threads (the default) or all but their newest checkpoint.", "delete", "keep_latest")},
 			),
 			inputs: one(`{"thread_ids": ["` + ExampleThread + `"], "strategy": "keep_latest"}`),
@@ -277,7 +277,7 @@ func operations() map[string]operation {
 		},
 		"cancelRuns": {
 			fails: []int{http.StatusNotFound}, summary: "Cancel several runs", query: []parameter{why}, in: record("",
-				member{"thread_id", id("")},
+				member{"thread_id", text("")},
 				member{"run_ids", list("", id(""))},
 				member{"status", oneOf("Those of this status, instead of run_ids.", "pending", "running", "all")},
 			), inputs: one(`{"thread_id": "` + ExampleThread + `", "status": "all"}`), out: none,

@@ -374,8 +374,15 @@ type deaf struct{ given atomic.Int64 }
 
 func (d *deaf) Dispatch(context.Context, fleet.Ref) (fleet.Run, error) {
 	d.given.Add(1)
-	return nil, nil
+	return d, nil
 }
+
+// Wait returns when nobody waits any more.
+func (d *deaf) Wait(ctx context.Context) (fleet.Progress, error) {
+	<-ctx.Done()
+	return fleet.Progress{}, ctx.Err()
+}
+
 func (d *deaf) Cancel(context.Context, string) error { return nil }
 
 // What waits for a worker is given to the dispatcher again, less and less often; what else

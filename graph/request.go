@@ -1,6 +1,9 @@
 package graph
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // Request says what [Thread.Invoke] and [Thread.Stream] do to a thread. It is a
 // value: one may be made once and given to several calls. Its methods are those of a
@@ -111,6 +114,14 @@ type request struct {
 	input  func(state any) error // of an answer: its edits; nil: none
 	answer any
 	start  *Command
+}
+
+// check reports what is wrong with a request whatever thread it is made to.
+func (r *request) check() error {
+	if r.start != nil && r.start.IsZero() {
+		return errors.New("graph: Restart at a command without destinations")
+	}
+	return nil
 }
 
 func (t *Thread[S]) erase(r Request[S]) request {

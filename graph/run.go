@@ -94,6 +94,9 @@ func (h *handle) call(ctx context.Context, set *settings, req request, bus *loca
 	if err := ctx.Err(); err != nil {
 		return empty, fmt.Errorf("run not started: %w", err)
 	}
+	if err := req.check(); err != nil {
+		return empty, err
+	}
 	e := h.e
 	s, err := e.run(ctx, set, bus, false, func(ctx context.Context, s *local.Session) error {
 		if set.since != nil && bus != nil {
@@ -149,9 +152,6 @@ func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFi
 func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, req request) (run bool, err error) {
 	m := s.Machine()
 	known := s.Tip() != nil
-	if req.start != nil && req.start.IsZero() {
-		return false, errors.New("graph: Restart at a command without destinations")
-	}
 	if req.kind == giveAnswer {
 		switch {
 		case set.store == nil:

@@ -218,6 +218,9 @@ func (h *handle) park(ctx context.Context, set *settings, req request, bus *loca
 	if len(h.around) > 0 || set.namespace != "" {
 		return fmt.Errorf("thread %q: %w, this one has %q", set.thread, local.ErrNamespace, set.namespace)
 	}
+	if err := req.check(); err != nil {
+		return err
+	}
 	e := h.e
 	var lo local.Options
 	if err := e.runOptions(ctx, &lo, set, bus); err != nil {

@@ -108,6 +108,9 @@ func sameStore(a, b checkpoint.Store) bool {
 
 // spawn begins a turn that a thread may wait for, once.
 func (e *engine) spawn(ctx context.Context, set *settings, req request, run checkpoint.ID, caller checkpoint.ThreadID) (*checkpoint.Turn, error) {
+	if err := req.check(); err != nil {
+		return nil, err
+	}
 	if set.durability == Exit {
 		set.durability = Sync
 	}
@@ -212,7 +215,10 @@ type spawnedState struct {
 // nothing of that thread: the run is being stopped, or the store can't be reached.
 func ofSpawned(ctx context.Context, e *SpawnError) error {
 	var failed *CheckpointError
-	if ctx.Err() != nil || errors.As(e.Err, &failed) && !errors.Is(failed, checkpoint.ErrNotFound) && !errors.Is(failed, checkpoint.ErrCorrupt) {
+	var unreadable *local.UnreadableError
+	switch {
+	case errors.As(e.Err, &unreadable), errors.Is(e.Err, checkpoint.ErrNotFound), errors.Is(e.Err, checkpoint.ErrCorrupt):
+	case errors.As(e.Err, &failed), ctx.Err() != nil && (errors.Is(e.Err, ctx.Err()) || errors.Is(e.Err, context.Cause(ctx))):
 		return e.Err
 	}
 	return e

@@ -139,6 +139,7 @@ func Run(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, f fun
 			return s, err
 		}
 		s.Close()
+		s = nil
 	}
 }
 

@@ -83,8 +83,9 @@ func (k *talk) nth(what, name string) int {
 	if k.times == nil {
 		k.times = map[[2]string]int{}
 	}
-	k.times[[2]string{what, name}]++
-	return k.times[[2]string{what, name}]
+	n := k.times[[2]string{what, name}] + 1
+	k.times[[2]string{what, name}] = n
+	return n
 }
 
 // Value returns the task itself for its own key.

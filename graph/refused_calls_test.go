@@ -104,3 +104,32 @@ func TestACallThatIsRefusedSaysNothingOfItsThread(t *testing.T) {
 		t.Error(snap.Done(), err)
 	}
 }
+
+func TestARestartThatIsRefusedStopsNoOtherRun(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	b := graph.New[tally]("slow")
+	b.AddNode("slow", func(ctx context.Context, s *tally) error {
+		close(started)
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		s.N++
+		return ctx.Err()
+	}).AddEdge(graph.Start, "slow")
+	th := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory())).Thread("t")
+	over := make(chan error)
+	go func() {
+		_, err := th.Invoke(t.Context(), th.Input(func(*tally) error { return nil }))
+		over <- err
+	}()
+	<-started
+	snap, err := th.Invoke(t.Context(), th.Restart(nil, graph.Command{}), graph.WhenBusy(graph.BusyInterrupt))
+	if err == nil || snap.Done() {
+		t.Errorf("%+v, %v", snap, err)
+	}
+	close(release)
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}

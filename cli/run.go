@@ -196,7 +196,7 @@ func configArg(cmd *cobra.Command, t target, values []string) (json.RawMessage, 
 	members := map[string]json.RawMessage{}
 	whole := false
 	for _, v := range values {
-		if v != "-" && !strings.HasPrefix(v, "@") && !strings.HasPrefix(strings.TrimSpace(v), "{") {
+		if v != "-" && !strings.HasPrefix(v, "@") && !strings.HasPrefix(strings.TrimSpace(v), "{") && !json.Valid([]byte(v)) {
 			key, value, ok := strings.Cut(v, "=")
 			if !ok || key == "" {
 				return nil, &usageError{fmt.Errorf("--config %q: use KEY=VALUE or JSON", v), `for example: --config title=Dr. or --config '{"title": "Dr."}'`}

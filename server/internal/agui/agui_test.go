@@ -29,6 +29,26 @@ func TestADeltaMakesTheNewStateOfTheOld(t *testing.T) {
 	}
 }
 
+func TestAStateThatIsShorterThanWhatHasChangedInItIsToldWhole(t *testing.T) {
+	window := func(from int) json.RawMessage {
+		var items []map[string]int
+		for i := range 100 {
+			items = append(items, map[string]int{"n": from + i})
+		}
+		return marshal(map[string]any{"items": items})
+	}
+	var told []any
+	teller := teller{put: func(e event) error { told = append(told, e["type"]); return nil }}
+	for _, from := range []int{0, 1, 1} {
+		if err := teller.values(window(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []any{"STATE_SNAPSHOT", "STATE_SNAPSHOT"}; !reflect.DeepEqual(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
 func TestAMessageReadsBackAsItIsShown(t *testing.T) {
 	call := chat.ToolCall{ID: "c", Name: "f", Args: `{"a":1}`}
 	for _, m := range []chat.Message{

@@ -185,11 +185,19 @@ func (t *teller) values(raw json.RawMessage) error {
 		t.told = true
 		return t.put(event{"type": "STATE_SNAPSHOT", "snapshot": now})
 	}
-	if patch := delta(marshal(before), marshal(now)); len(patch) > 0 {
+	data := marshal(now)
+	switch patch := delta(marshal(before), data); {
+	case len(patch) == 0:
+		return nil
+	case len(patch) > largePatch && len(marshal(patch)) > len(data): // of a list that slides, say
+		return t.put(event{"type": "STATE_SNAPSHOT", "snapshot": now})
+	default:
 		return t.put(event{"type": "STATE_DELTA", "delta": patch})
 	}
-	return nil
 }
+
+// largePatch is how many operations may be more to tell than the whole state.
+const largePatch = 50
 
 func same(a, b json.RawMessage) bool { return a != nil && b != nil && len(delta(a, b)) == 0 }
 

@@ -275,15 +275,19 @@ func (o *operation) describe(route string, credentials bool) object {
 		out["parameters"] = parameters
 	}
 	if o.in != nil {
-		examples := object{}
-		for _, e := range o.inputs {
-			examples[e.name] = object{"value": json.RawMessage(e.body)}
+		media := object{"schema": o.in}
+		if len(o.inputs) > 0 {
+			examples := object{}
+			for _, e := range o.inputs {
+				examples[e.name] = object{"value": json.RawMessage(e.body)}
+			}
+			media["examples"] = examples
 		}
-		// Nearly every body may be left out.
-		out["requestBody"] = object{
-			"required": o.in.Type == "array" || len(o.in.Required) > 0 || o.takes != "",
-			"content":  object{cmp.Or(o.takes, mediaJSON): object{"schema": o.in, "examples": examples}},
+		body := object{"content": object{cmp.Or(o.takes, mediaJSON): media}}
+		if o.in.Type == "array" || len(o.in.Required) > 0 || o.takes != "" { // nearly every one may be left out
+			body["required"] = true
 		}
+		out["requestBody"] = body
 	}
 	responses := object{
 		strconv.Itoa(cmp.Or(o.out.status, http.StatusOK)): o.out.describe(),

@@ -47,7 +47,7 @@ func (w *Write) Check() error {
 	case r.ID == "":
 		return fmt.Errorf("%w: record of thread %q has no ID", ErrInvalid, w.Log.Thread)
 	case r.Log != w.Log:
-		return fmt.Errorf("%w: record %s belongs to log %v, not to %v", ErrInvalid, r.ID, r.Log, w.Log)
+		return fmt.Errorf("%w: record %s belongs to %v, not to %v", ErrInvalid, r.ID, r.Log, w.Log)
 	case r.Seq < 1:
 		return fmt.Errorf("%w: record %s of thread %q has sequence number %d, the first is 1", ErrInvalid, r.ID, w.Log.Thread, r.Seq)
 	}
@@ -232,7 +232,7 @@ func (r *Rewrite) Check() error {
 	}
 	for _, rec := range r.Replace {
 		if rec.Log != r.Log {
-			return fmt.Errorf("%w: record %s belongs to log %v, not to %v", ErrInvalid, rec.ID, rec.Log, r.Log)
+			return fmt.Errorf("%w: record %s belongs to %v, not to %v", ErrInvalid, rec.ID, rec.Log, r.Log)
 		}
 		if seen[rec.ID] {
 			return fmt.Errorf("%w: record %s of thread %q is replaced twice, or removed too", ErrInvalid, rec.ID, r.Log.Thread)
@@ -269,17 +269,17 @@ func (r *Rewrite) Find(n int, at func(i int) (ID, Branch, int64)) (gone map[int]
 	for _, id := range r.Remove {
 		i, ok := index[id]
 		if !ok {
-			return nil, nil, fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, id)
+			return nil, nil, fmt.Errorf("%w: %v has no checkpoint %s", ErrNotFound, r.Log, id)
 		}
 		gone[i] = true
 	}
 	for _, rec := range r.Replace {
 		i, ok := index[rec.ID]
 		if !ok {
-			return nil, nil, fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, rec.ID)
+			return nil, nil, fmt.Errorf("%w: %v has no checkpoint %s", ErrNotFound, r.Log, rec.ID)
 		}
 		if _, branch, seq := at(i); branch != rec.Branch || seq != rec.Seq {
-			return nil, nil, fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", ErrInvalid, rec.ID, r.Log)
+			return nil, nil, fmt.Errorf("%w: record %s of %v stands elsewhere than its replacement", ErrInvalid, rec.ID, r.Log)
 		}
 		with[i] = rec
 	}
@@ -293,7 +293,7 @@ func (r *Rewrite) Find(n int, at func(i int) (ID, Branch, int64)) (gone map[int]
 			continue
 		}
 		if b != "" && !kept[b] && Branch(id) != b {
-			return nil, nil, fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", ErrInvalid, b, r.Log)
+			return nil, nil, fmt.Errorf("%w: the first record of branch %s of %v goes, though others stay", ErrInvalid, b, r.Log)
 		}
 		kept[b] = true
 	}
@@ -304,7 +304,7 @@ func (r *Rewrite) Find(n int, at func(i int) (ID, Branch, int64)) (gone map[int]
 		}
 	}
 	if gone[n-1] {
-		return nil, nil, fmt.Errorf("%w: the head of log %v goes, though others stay", ErrInvalid, r.Log)
+		return nil, nil, fmt.Errorf("%w: the head of %v goes, though others stay", ErrInvalid, r.Log)
 	}
 	return gone, with, nil
 }

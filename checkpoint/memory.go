@@ -161,7 +161,7 @@ func (m *Memory) missing(err error) error {
 type emptyError Log
 
 func (e emptyError) Error() string {
-	return fmt.Sprintf("%v: log %v has no record", ErrNotFound, Log(e))
+	return fmt.Sprintf("%v: %v has no checkpoint", ErrNotFound, Log(e))
 }
 
 func (e emptyError) Unwrap() error { return ErrNotFound }
@@ -468,7 +468,7 @@ func (m *Memory) Get(ctx context.Context, log Log, id ID) (*Record, error) {
 		}
 	})
 	if r == nil {
-		return nil, m.missing(fmt.Errorf("%w: log %v has no record %s", ErrNotFound, log, id))
+		return nil, m.missing(fmt.Errorf("%w: %v has no checkpoint %s", ErrNotFound, log, id))
 	}
 	return r, nil
 }

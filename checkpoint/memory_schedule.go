@@ -252,7 +252,7 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	defer t.mu.Unlock()
 	l := t.log(r.Log.Namespace)
 	if t.gone || l == nil || len(l.records) == 0 {
-		return fmt.Errorf("%w: log %v", ErrNotFound, r.Log)
+		return fmt.Errorf("%w: %v", ErrNotFound, r.Log)
 	}
 	if err := r.CheckHold(t.fence, t.lease, time.Now()); err != nil {
 		return err

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -19,6 +20,14 @@ type ID string
 type Log struct {
 	Thread    ThreadID
 	Namespace string
+}
+
+// String returns it as errors name it.
+func (l Log) String() string {
+	if l.Namespace == "" {
+		return fmt.Sprintf("thread %q", string(l.Thread))
+	}
+	return fmt.Sprintf("thread %q, namespace %q,", string(l.Thread), l.Namespace)
 }
 
 // Branch names a line of records within a log: empty for the first one, else

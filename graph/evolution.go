@@ -32,6 +32,13 @@ func FieldAlias(former, name string) Option {
 	return graphSetting(func(s *settings) { s.renamed = append(slices.Clip(s.renamed), [2]string{former, name}) })
 }
 
+// FormerName names names that the graph had in earlier versions of the program. Threads
+// that wait in a graph of one of them go on in this one, also by a [Runner]; without it, they
+// fail with an [UnknownNodeError].
+func FormerName(names ...string) Option {
+	return graphSetting(func(s *settings) { s.former = slices.Concat(s.former, names) })
+}
+
 // Migrate makes checkpoints readable that were written before the state had this
 // version. Fn is given what a task, an input or a snapshot recorded: the values
 // of fields by their recorded name, those of merging fields in the form that

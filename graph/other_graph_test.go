@@ -54,7 +54,7 @@ func TestAThreadThatWaitsInOneGraphIsNotContinuedInAnother(t *testing.T) {
 	}
 
 	// Under a name that the graph had, a runner finds it, too.
-	purchases := asking(t, "purchases", store, graph.Formerly("sales", "orders"))
+	purchases := asking(t, "purchases", store, graph.FormerName("sales", "orders"))
 	time.Sleep(2 * time.Millisecond)
 	r, err := graph.NewRunner(store, graph.RunnerOptions{}, purchases)
 	if err != nil {

@@ -68,28 +68,16 @@ func Destinations(nodes ...string) NodeOption {
 	})
 }
 
-// Formerly names names that the node, or at Compile the graph, had in earlier versions of
-// the program. Threads that wait at one of them go on at this node, and those that wait in
-// a graph of one of them in this graph; without it, they fail with an [UnknownNodeError].
-// Code can't go to a node by a former name. When a node was removed, name it at the one
-// that takes its place.
-func Formerly(names ...string) interface {
-	NodeOption
-	Option
-} {
-	return formerly(names)
+// Formerly names names that the node had in earlier versions of the program.
+// Threads that wait at one of them go on at this node; without it, they fail
+// with an [UnknownNodeError]. Code can't go to a node by a former name. When a
+// node was removed, name it at the one that takes its place.
+func Formerly(names ...string) NodeOption {
+	return nodeSetting(func(spec *plan.NodeSpec, n *nodeConfig) {
+		spec.Former = append(slices.Clone(spec.Former), names...)
+		n.local.Former = spec.Former
+	})
 }
-
-type formerly []string
-
-func (f formerly) node(spec *plan.NodeSpec, n *nodeConfig) {
-	spec.Former = slices.Concat(spec.Former, f)
-	n.local.Former = spec.Former
-}
-
-func (f formerly) apply(s *settings) { s.former = slices.Concat(s.former, f) }
-
-func (formerly) ofGraph() {}
 
 // Describe sets a label for drawings and a description.
 func Describe(label, description string) NodeOption {

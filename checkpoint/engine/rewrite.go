@@ -138,7 +138,7 @@ func (w *rewriting) plan(ctx context.Context, t *thread) (*Commit, error) {
 	st := t.knows(ns, &l)
 	h := t.header
 	if st.place == 0 {
-		return nil, fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
+		return nil, fmt.Errorf("%w: %v", checkpoint.ErrNotFound, r.Log)
 	}
 	if !w.begun {
 		if err := r.CheckHold(h.Fence, h.Lease, l.Now); err != nil {

@@ -96,7 +96,7 @@ type UnknownNodeError struct {
 
 func (e *UnknownNodeError) Error() string {
 	if e.Graph != "" {
-		return fmt.Sprintf("thread %q waits in graph %q: continue it there, or end it, or give graph.Formerly(%q) to Compile if that was this graph's name", e.Thread, e.Graph, e.Graph)
+		return fmt.Sprintf("thread %q waits in graph %q: continue it there, or end it, or give graph.FormerName(%q) to Compile if that was this graph's name", e.Thread, e.Graph, e.Graph)
 	}
 	s := fmt.Sprintf("thread %q waits at node %q, which the graph does not have", e.Thread, e.Node)
 	if e.Near != "" {

@@ -422,7 +422,7 @@ func (s *replayStore) Head(ctx context.Context, log checkpoint.Log) (*checkpoint
 	case log != s.log:
 		return s.Store.Head(ctx, log)
 	case s.head == nil:
-		return nil, 0, fmt.Errorf("%w: log %v has no record", checkpoint.ErrNotFound, log)
+		return nil, 0, fmt.Errorf("%w: %v has no checkpoint", checkpoint.ErrNotFound, log)
 	}
 	return s.head, 0, nil
 }

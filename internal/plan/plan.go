@@ -74,8 +74,8 @@ type Label struct{ Name, To string }
 type Graph struct {
 	Name   string
 	Former []string // names that it had
-	Nodes []Node
-	Joins []Join
+	Nodes  []Node
+	Joins  []Join
 
 	Entry []int // targets of the static edges out of Start
 

@@ -39,8 +39,11 @@ type Runner struct {
 	graphs map[string]Runnable
 	o      RunnerOptions
 	slots  chan struct{}
-	drain  <-chan struct{}                                                                        // see [Drain]
-	hand   func(ctx context.Context, thread string) (over func(context.Context) error, err error) // nil: threads are run here
+	drain  <-chan struct{} // see [Drain]
+
+	// Of a runner that hands threads over: nil if they are run here.
+	hand  func(ctx context.Context, thread string) (over func(context.Context) error, err error)
+	asked chan struct{} // how many of their runs are asked at a time whether they can go on
 
 	mu   sync.Mutex
 	busy map[checkpoint.ThreadID]bool // being run
@@ -117,7 +120,7 @@ func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 		}
 	}
 	r := &Runner{
-		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency), drain: set.drain,
+		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency), asked: make(chan struct{}, o.Concurrency), drain: set.drain,
 		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]rest{},
 	}
 	for _, g := range graphs {
@@ -272,7 +275,12 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, w checkpoint.Wai
 		name, over, err := r.wake(ctx, thread)
 		<-r.slots
 		if over != nil {
-			err = r.refused(ctx, over)
+			select {
+			case r.asked <- struct{}{}:
+				err = r.refused(ctx, over)
+				<-r.asked
+			default: // of so many at once not all are asked
+			}
 		}
 		r.mu.Lock()
 		delete(r.busy, thread)

@@ -112,12 +112,6 @@ func (c *checker) check(s *jsonschema.Schema, v any, at *place) {
 	if s = c.follow(s); s == nil {
 		return
 	}
-	if s.ID != "" && s != c.root { // of another root
-		inner := checker{root: s, errs: c.errs, more: c.more}
-		inner.check(s, v, at)
-		c.errs, c.more = inner.errs, inner.more
-		return
-	}
 	if !ofType(s, v) {
 		c.wrong(at, "", "must be %s, not %s", typeNames(s), given(v))
 		return

@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
-
-	"github.com/superstep-dev/superstep/internal/acyclic"
 )
 
 // Schema is a JSON Schema, of a type or from outside, that values are checked against.
@@ -30,23 +28,27 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, err
 	}
-	return resolve(s, raw, nil)
+	return resolve(s, nil)
 }
 
 // Complete makes a schema, which [Of] inferred or is from outside, ready for [Schema.Read]:
 // the defaults in it must match it.
-func Complete(s *jsonschema.Schema, raw json.RawMessage, inferred bool) (*Schema, error) {
-	made, err := resolve(s, raw, &jsonschema.ResolveOptions{ValidateDefaults: true})
+func Complete(s *jsonschema.Schema, inferred bool) (*Schema, error) {
+	made, err := resolve(s, &jsonschema.ResolveOptions{ValidateDefaults: true})
 	if err == nil {
 		made.inferred = inferred
 	}
 	return made, err
 }
 
-// resolve refuses a schema that leads to itself, that has references out of it, or types that
-// there aren't.
-func resolve(s *jsonschema.Schema, raw json.RawMessage, opts *jsonschema.ResolveOptions) (*Schema, error) {
-	if err := acyclic.Check(raw); errors.Is(err, acyclic.ErrCircular) {
+// resolve refuses a schema that leads to itself, that has references which aren't JSON
+// pointers into it, or types that there aren't.
+func resolve(s *jsonschema.Schema, opts *jsonschema.ResolveOptions) (*Schema, error) {
+	raw, err := json.Marshal(s)
+	if err == nil {
+		err = bounded(raw)
+	}
+	if err != nil {
 		return nil, err
 	}
 	resolved, err := s.Resolve(opts)
@@ -68,19 +70,43 @@ func knownTypes(s *jsonschema.Schema) error {
 			return fmt.Errorf("there is no type %q", t)
 		}
 	}
-	below := slices.Concat(s.PrefixItems, s.ItemsArray, s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{
-		s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems, s.AdditionalProperties, s.PropertyNames,
-		s.UnevaluatedProperties, s.Not, s.If, s.Then, s.Else,
-	})
-	for _, named := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties, s.DependentSchemas, s.DependencySchemas} {
-		below = slices.AppendSeq(below, maps.Values(named))
-	}
-	for _, one := range below {
+	for _, one := range below(s) {
 		if err := knownTypes(one); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// below returns the schemas that are directly in one, and nils.
+func below(s *jsonschema.Schema) []*jsonschema.Schema {
+	list := slices.Concat(s.PrefixItems, s.ItemsArray, s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{
+		s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems, s.AdditionalProperties, s.PropertyNames,
+		s.UnevaluatedProperties, s.Not, s.If, s.Then, s.Else,
+	})
+	for _, named := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties, s.DependentSchemas, s.DependencySchemas} {
+		list = slices.AppendSeq(list, maps.Values(named))
+	}
+	return list
+}
+
+// Move makes a schema, which [Parse] has read, ready to stand in another, at a JSON pointer:
+// there its references lead to the same.
+func Move(s *jsonschema.Schema, to string) {
+	s.ID, s.Schema = "", ""
+	var move func(s *jsonschema.Schema)
+	move = func(s *jsonschema.Schema) {
+		if s == nil {
+			return
+		}
+		if s.Ref != "" {
+			s.Ref = "#" + to + s.Ref[1:]
+		}
+		for _, one := range below(s) {
+			move(one)
+		}
+	}
+	move(s)
 }
 
 // Check returns what is wrong with JSON that is to be as a schema from outside has it.

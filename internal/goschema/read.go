@@ -131,17 +131,58 @@ func (s *Schema) Check(data []byte) error {
 }
 
 func (s *Schema) check(v any) error {
-	var err error
+	c := checker{root: s.Schema, most: maxErrors}
+	var wordless error
 	if !s.inferred {
-		if err = s.resolved.Validate(plain(v)); err == nil {
+		if c.inRange(v, nil); c.errs != nil {
+			return c.err()
+		}
+		err := s.resolved.Validate(plain(v))
+		if err == nil {
 			return nil
 		}
+		wordless = placed(err)
 	}
-	c := checker{root: s.Schema}
 	if c.check(s.Schema, v, nil); c.errs != nil {
 		return c.err()
 	}
-	return err
+	return wordless
+}
+
+// placed gives an error of the library the path of the value, as far as the paths of the
+// schemas that it was checked against tell.
+func placed(err error) error {
+	text, path, at := err.Error(), "", ""
+	for {
+		schema, rest, ok := strings.Cut(text, ": ")
+		if schema, ok = strings.CutPrefix(schema, "validating "); !ok {
+			break
+		}
+		if !strings.HasPrefix(schema, "/") { // the root, by its $id
+			schema = ""
+		}
+		if way, below := strings.CutPrefix(schema, at+"/"); below { // not by a reference
+			switch keyword, name, _ := strings.Cut(way, "/"); keyword {
+			case "properties":
+				path = join(path, strings.NewReplacer("~1", "/", "~0", "~").Replace(name))
+			case "items", "prefixItems", "contains":
+				path += "[]"
+			}
+		}
+		text, at = rest, schema
+	}
+	switch keyword, _, _ := strings.Cut(text, ":"); keyword { // of what the library shows the insides of Go
+	case "oneOf":
+		text = "has more than one of the forms that are allowed here"
+	case "not":
+		text = "has a form that is not allowed here"
+	case "contains":
+		text = "has no item of the form that one must have"
+	}
+	if path != "" {
+		text = path + ": " + text
+	}
+	return errors.New(text)
 }
 
 // err returns what is wrong, with the paths.
@@ -157,8 +198,8 @@ func (c *checker) err() error {
 		}
 		list = append(list, text)
 	}
-	if c.more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", c.more))
+	if c.more {
+		list = append(list, "and more")
 	}
 	return errors.New(strings.Join(list, "; "))
 }
@@ -175,7 +216,7 @@ func (s *Schema) Read(args []byte, to any) error {
 	if err != nil {
 		return err
 	}
-	c := checker{root: s.Schema}
+	c := checker{root: s.Schema, most: maxErrors}
 	c.complete(s.Schema, object, nil)
 	if err := c.err(); err != nil {
 		return err
@@ -218,7 +259,11 @@ func read(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
+	switch err := dec.Decode(&v); err {
+	case nil:
+	case io.EOF:
+		return nil, errors.New("nothing was given")
+	default:
 		return nil, err
 	}
 	switch _, err := dec.Token(); err {
@@ -246,7 +291,7 @@ func readObject(args []byte) (map[string]any, error) {
 	case map[string]any:
 		return v, nil
 	}
-	return nil, fmt.Errorf("they must be a JSON object, not %s", given(v))
+	return nil, fmt.Errorf("they must be a JSON object, not %s", given{v})
 }
 
 // syntax says where JSON is broken.

@@ -154,8 +154,9 @@ func (s *Schema) check(v any) error {
 func placed(err error) error {
 	text, path, at := err.Error(), "", ""
 	for {
-		schema, rest, ok := strings.Cut(text, ": ")
-		if schema, ok = strings.CutPrefix(schema, "validating "); !ok {
+		first, rest, _ := strings.Cut(text, ": ")
+		schema, ok := strings.CutPrefix(first, "validating ")
+		if !ok {
 			break
 		}
 		if !strings.HasPrefix(schema, "/") { // the root, by its $id

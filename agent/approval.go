@@ -14,7 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/acyclic"
+	"github.com/superstep-dev/superstep/internal/goschema"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -274,7 +274,7 @@ func answerSchema(set *tool.Set, req ApprovalRequest) json.RawMessage {
 	var fits []schema // of the arguments of an edit, by the tool
 	for _, s := range set.Specs() {
 		names = append(names, s.Name)
-		if args := argsSchema(s); args != nil {
+		if args := argsSchema(s, fmt.Sprintf("/$defs/edited_action/allOf/%d/then/properties/args", len(fits))); args != nil {
 			fits = append(fits, schema{
 				"if":   schema{"properties": schema{"name": schema{"const": s.Name}}},
 				"then": schema{"properties": schema{"args": args}},
@@ -305,24 +305,24 @@ func answerSchema(set *tool.Set, req ApprovalRequest) json.RawMessage {
 	})
 }
 
-// argsSchema returns the schema of a tool's arguments as a part of that of an
-// answer, nil if there is none that can be checked: of a tool from elsewhere it may
+// argsSchema returns the schema of a tool's arguments as the part of that of an
+// answer at a JSON pointer, nil if there is none that can be checked: of a tool from elsewhere it may
 // be one that this program can't read, and the tool checks for itself.
-func argsSchema(s chat.ToolSpec) json.RawMessage {
+func argsSchema(s chat.ToolSpec, at string) json.RawMessage {
 	if len(s.Schema) == 0 {
 		return nil
 	}
-	var args jsonschema.Schema
-	if err := json.Unmarshal(s.Schema, &args); err != nil || errors.Is(acyclic.Check(s.Schema), acyclic.ErrCircular) {
+	parsed, err := goschema.Parse(s.Schema)
+	if err != nil {
 		return nil
 	}
-	takeNull(&args, map[*jsonschema.Schema]bool{})
-	// References of the schema are to itself, wherever it stands.
-	args.ID, args.Schema = "urn:superstep:tool:"+s.Name, ""
-	if _, err := (&jsonschema.Schema{AllOf: []*jsonschema.Schema{&args}}).Resolve(nil); err != nil {
+	args := parsed.Schema
+	takeNull(args, map[*jsonschema.Schema]bool{})
+	if _, err := args.Resolve(nil); err != nil { // a reference went through a field
 		return nil
 	}
-	data, err := json.Marshal(&args)
+	goschema.Move(args, at)
+	data, err := json.Marshal(args)
 	if err != nil {
 		return nil
 	}

@@ -92,7 +92,12 @@ func TestASchemaMayReferToItselfOnlyWhileItGoesIntoTheValue(t *testing.T) {
 		`{"dependentSchemas":{"x":{"if":{"$ref":"#"}}}}`:                           "it leads to itself",
 		`{"$defs":{"a":{"$anchor":"here"}},"$ref":"#here"}`:                        "only references within the schema",
 		`{"$dynamicRef":"#"}`: "only references within the schema",
-		`{"$id":"http://a","$defs":{"a":{"$id":"http://b","not":{"type":"null"}}}}`: `$id "http://b": it may stand at the top alone`,
+		`{"$id":"http://a","$defs":{"a":{"$id":"http://b","not":{"type":"null"}}}}`:               `$id "http://b": it may stand at the top alone`,
+		`{"$ref":"#/$defs%2Fa","$defs":{"a":{"$ref":"#"}}}`:                                       "it leads to itself",
+		`{"ALLOF":[{"$REF":"#"}]}`:                                                                "it leads to itself",
+		`{"$anchor":"x","allOf":[{"$ref":"#x"}]}`:                                                 "only references within the schema",
+		`{"$ref":"#/$defs/b"}`:                                                                    "only references within the schema",
+		`{"$schema":"http://json-schema.org/draft-07/schema#","dependencies":{"a":{"$ref":"#"}}}`: "it leads to itself",
 	} {
 		err := eval.Schema{Schema: json.RawMessage(schema)}.Valid(eval.Case{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/superstep-dev/superstep/internal/acyclic"
 	"github.com/superstep-dev/superstep/internal/goschema"
 )
 
@@ -26,10 +25,7 @@ func resolve(schema json.RawMessage) (s *goschema.Schema, text bool, err error) 
 	if len(schema) == 0 {
 		return nil, false, errors.New(`"schema" is missing`)
 	}
-	if s, err = goschema.Parse(schema); err == nil {
-		err = acyclic.Check(schema)
-	}
-	if err != nil {
+	if s, err = goschema.Parse(schema); err != nil {
 		return nil, false, fmt.Errorf("the schema: %w", err)
 	}
 	return s, s.Type == "string", nil

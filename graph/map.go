@@ -433,12 +433,20 @@ func (c *mapChange[K, V]) byKey(yield func(ops []entry[K, V]) bool) {
 }
 
 // settle puts ops in order and drops what comes to nothing by what is done to its key
-// later: all but the last or, if they are folded, what is deleted then.
+// later: all but the last or, if they are folded, what is deleted then. What is kept comes to
+// nothing beside what was put before, and is put after what was deleted.
 func (c *mapChange[K, V]) settle(folded bool) {
 	slices.SortStableFunc(c.ops, entry[K, V].compare)
 	left := c.ops[:0]
 	for ops := range c.byKey {
 		from := len(ops) - 1
+		for ; !folded && from > 0 && ops[from].does == keeps; from-- {
+			if ops[from-1].does == deletes {
+				ops[from].does = puts
+				break
+			}
+			ops = ops[:from]
+		}
 		for folded && from > 0 && ops[from].does != deletes {
 			from--
 		}
@@ -538,27 +546,31 @@ func decodeMap[K cmp.Ordered, V any](data []byte, folded bool) (field.Change, er
 	err := json.Unmarshal(data, &object)
 	c := &mapChange[K, V]{ops: make([]entry[K, V], 0, len(object))}
 	_, c.over = object[opOverwrite]
-	over := takeFrom[map[string]json.RawMessage](object, opOverwrite, &err)
-	gone := takeFrom[[]json.RawMessage](object, opDelete, &err)
+	over := takeFrom[map[string]json.RawMessage](object, opOverwrite, "an object", &err)
+	gone := takeFrom[[]json.RawMessage](object, opDelete, "a list of keys", &err)
 	var kept map[string]json.RawMessage
 	var more map[string][]json.RawMessage
 	if folded {
-		more = takeFrom[map[string][]json.RawMessage](object, opUpdates, &err)
+		more = takeFrom[map[string][]json.RawMessage](object, opUpdates, "an object with a list for each key", &err)
 	} else {
-		kept = takeFrom[map[string]json.RawMessage](object, opKeep, &err)
-	}
-	if err == nil {
-		err = c.members(kept, keeps, false) // first: all else comes after
+		kept = takeFrom[map[string]json.RawMessage](object, opKeep, "an object", &err)
 	}
 	if err == nil {
 		err = c.members(over, puts, false)
 	}
 	for i := 0; i < len(gone) && err == nil; i++ {
-		var key string
-		if json.Unmarshal(gone[i], &key) != nil {
-			key = string(gone[i]) // a number
+		var key any
+		switch err = json.Unmarshal(gone[i], &key); is := key.(type) {
+		case string:
+			err = c.add(deletes, is, nil)
+		case float64:
+			err = c.add(deletes, string(gone[i]), nil)
+		default:
+			err = cmp.Or(err, fmt.Errorf("%s: a key must be a string or a number", opDelete))
 		}
-		err = c.add(deletes, key, nil)
+	}
+	if err == nil {
+		err = c.members(kept, keeps, false)
 	}
 	if err == nil {
 		err = c.members(object, puts, true)
@@ -576,10 +588,12 @@ func decodeMap[K cmp.Ordered, V any](data []byte, folded bool) (field.Change, er
 }
 
 // takeFrom takes an operation out of an update.
-func takeFrom[T any](object map[string]json.RawMessage, op string, err *error) (v T) {
+func takeFrom[T any](object map[string]json.RawMessage, op, form string, err *error) (v T) {
 	if data, ok := object[op]; ok && *err == nil {
 		read := new(T)
-		*err = json.Unmarshal(data, read)
+		if json.Unmarshal(data, read) != nil {
+			*err = fmt.Errorf("%s must be %s", op, form)
+		}
 		v = *read
 	}
 	delete(object, op)
@@ -819,10 +833,7 @@ func (f *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
 			return nil, err
 		}
 	}
-	c := &mapChange[K, V]{over: f.view.over, ops: f.ops[:len(f.ops):len(f.ops)]}
-	if len(c.ops) > 1 { // which may have to be put in order
-		c.ops = slices.Clone(c.ops)
-	}
+	c := &mapChange[K, V]{over: f.view.over, ops: slices.Clone(f.ops)} // copies of the field share f.ops
 	c.settle(true)
 	return c, nil
 }

@@ -1,15 +1,18 @@
 package graph_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -185,4 +188,59 @@ func FuzzMapStrings(f *testing.F) {
 
 func FuzzMergeMap(f *testing.F) {
 	fuzzField[graph.MergeMap[string, int, graph.Latest[int]]](f, `{"$updates":{"a":[1,2]},"a":3,"$delete":["a"]}`)
+}
+
+func TestAChangeOfAMergeMapIsNotThatOfItsCopies(t *testing.T) {
+	var m graph.MergeMap[string, int, graph.Latest[int]]
+	m.Merger().Bind()
+	m.Add("a", 1)
+	copied := m
+	var wg sync.WaitGroup
+	wg.Go(func() { copied.Add("b", 2) })
+	if got := fieldJSON(t, changeOf(t, &m)); got != `{"a":1}` {
+		t.Error(got)
+	}
+	wg.Wait()
+}
+
+func TestOperationsAreDoneInTheirOrder(t *testing.T) {
+	for _, c := range []struct {
+		field         field.Merging
+		update, wants string
+	}{
+		{new(graph.Set[string]), `{"$overwrite":[],"$remove":["a"],"$keep":["a"]}`, `["a"]`},
+		{new(graph.Set[string]), `{"$remove":["a"],"$keep":["a"]}`, `["a"]`},
+		{new(graph.Map[int, string]), `{"$overwrite":{},"$delete":["1"],"$keep":{"1":"x"}}`, `{"1":"x"}`},
+		{new(graph.Map[int, string]), `{"$overwrite":{"1":"x"},"$keep":{"1":"y"}}`, `{"1":"x"}`},
+		{new(graph.Map[int, string]), `{"$delete":[1],"$keep":{"1":"x"},"2":"z"}`, `{"1":"x","2":"z"}`},
+	} {
+		m := c.field.Merger()
+		change, err := m.DecodeChange([]byte(c.update))
+		if err == nil {
+			m.Bind()
+			err = m.Apply(change)
+		}
+		got, _ := json.Marshal(c.field)
+		if err != nil || string(got) != c.wants {
+			t.Errorf("%s: %s, want %s (%v)", c.update, got, c.wants, err)
+		}
+	}
+}
+
+func TestAnOperationOfAnotherFormIsRefused(t *testing.T) {
+	for update, want := range map[string]string{
+		`{"$delete":[null]}`:     "$delete: a key must be a string or a number",
+		`{"$delete":{"a":1}}`:    "$delete must be a list of keys",
+		`{"$updates":[{"a":1}]}`: "$updates must be an object with a list for each key",
+		`{"$overwrite":[1]}`:     "$overwrite must be an object",
+	} {
+		var m graph.MergeMap[string, int, graph.Latest[int]]
+		if _, err := m.Merger().DecodeChange([]byte(update)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", update, err)
+		}
+	}
+	var s graph.Set[string]
+	if _, err := s.Merger().DecodeChange([]byte(`{"$remove":[null]}`)); err == nil {
+		t.Error("a set has null")
+	}
 }

@@ -797,7 +797,7 @@ func TestSchemaUpdateJSON(t *testing.T) {
 		t.Fatal("wrong input is taken")
 	}
 	for _, want := range []string{
-		`field "counter": must be an integer, not "`, `field "item.M": unknown field`, `field "item.Name": is missing`,
+		`field "counter": must be an integer, not a string`, `field "item.M": unknown field`, `field "item.Name": is missing`,
 		`field "note": must be a string, not null`, `field "tags": unknown operation $put`, `unknown field "$free"`,
 	} {
 		if !strings.Contains(err.Error(), want) {

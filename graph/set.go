@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -105,6 +106,9 @@ func unmarshalElems[T cmp.Ordered](data []byte, does deed) ([]entry[T, struct{}]
 	}
 	es := make([]entry[T, struct{}], len(raws))
 	for i := range raws {
+		if string(raws[i]) == "null" {
+			return nil, errors.New("null is no element")
+		}
 		es[i].does = does
 		if err := json.Unmarshal(raws[i], &es[i].key); err != nil {
 			return nil, err
@@ -152,7 +156,7 @@ func (*setMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	for _, op := range []struct {
 		name string
 		does deed
-	}{{opKeep, keeps}, {opOverwrite, puts}, {opRemove, deletes}, {opAdd, puts}} {
+	}{{opOverwrite, puts}, {opRemove, deletes}, {opKeep, keeps}, {opAdd, puts}} {
 		if data, ok := ops[op.name]; ok {
 			es, err := unmarshalElems[T](data, op.does)
 			if err != nil {

@@ -62,7 +62,7 @@ func New[In, Out any](name, description string, fn func(ctx context.Context, in 
 	f.spec.Schema = raw
 	if err != nil {
 		d.add(name, err)
-	} else if f.args, err = goschema.Complete(schema, raw, !s.hasSchema); err != nil {
+	} else if f.args, err = goschema.Complete(schema, !s.hasSchema); err != nil {
 		d.add(name, fmt.Errorf("the schema is wrong: %w", err))
 	}
 	f.bad = d.err()

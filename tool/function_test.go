@@ -182,7 +182,7 @@ func TestBadArgumentsAreExplainedToTheModel(t *testing.T) { // TRPC-05
 		{"beyond a float64", `{` + rest + `,"ratio":1e999}`, `ratio: number 1e999 is out of range`},
 		{"too short", `{"query":"","NoName":"","place":{"city":"x"}}`, `query: must have at least 1 characters, not 0`},
 		{"too many", `{` + rest + `,"tags":["hot","hot","hot","hot"]}`, `tags: must have at most 3 items, not 4`},
-		{"pattern", `{` + rest + `,"day":"today"}`, `day: must match the regular expression ^[0-9-]+$, not be "today"`},
+		{"pattern", `{` + rest + `,"day":"today"}`, `day: must match the regular expression ^[0-9-]+$, not "today"`},
 		{"map values", `{` + rest + `,"scores":{"b":"x","a":true}}`, `scores.a: must be a number, not true; scores.b: must be a number, not "x"`},
 		{"a long value is shortened", `{` + rest + `,"level":"` + strings.Repeat("ü", 100) + `"}`, `level: must be an integer, not "` + strings.Repeat("ü", 29) + `…`},
 		{"a type's own decoding", `{` + rest + `,"code":"abc"}`, `a hex has two characters`},
@@ -208,7 +208,7 @@ func TestBadArgumentsAreExplainedToTheModel(t *testing.T) { // TRPC-05
 	}
 	many.WriteString("}")
 	_, err := f.Call(t.Context(), json.RawMessage(many.String()))
-	if err == nil || !strings.HasSuffix(err.Error(), "; and 5 more") {
+	if err == nil || !strings.HasSuffix(err.Error(), "; and more") {
 		t.Errorf("15 problems give %v", err)
 	}
 }

@@ -70,16 +70,26 @@ const maxErrors = 10
 // of the schema, which don't say which item of a list is wrong.
 type checker struct {
 	root *jsonschema.Schema // what references lead into
+	mute bool               // errors don't show values, which may be secrets
+	most int                // errors that are kept; with one more it ends
 	errs []*InputError
-	more int // that aren't among errs
+	more bool // there is one that isn't kept
 }
 
 func (c *checker) wrong(at *place, fix, reason string, args ...any) {
-	if len(c.errs) == maxErrors {
-		c.more++
+	if len(c.errs) == c.most {
+		c.more = true
 		return
 	}
 	c.errs = append(c.errs, &InputError{Path: at.String(), Reason: fmt.Sprintf(reason, args...), Fix: fix})
+}
+
+// refuse says what a value must be and isn't.
+func (c *checker) refuse(at *place, v any, must string, args ...any) {
+	if !c.mute {
+		must, args = must+", not %s", append(args, given{v})
+	}
+	c.wrong(at, "", must, args...)
 }
 
 // follow returns the schema that a reference into the schema itself leads to.
@@ -105,33 +115,34 @@ func (c *checker) follow(s *jsonschema.Schema) *jsonschema.Schema {
 func (c *checker) passes(s *jsonschema.Schema, v any) bool {
 	alone := checker{root: c.root}
 	alone.check(s, v, nil)
-	return alone.errs == nil
+	return !alone.more
 }
 
 func (c *checker) check(s *jsonschema.Schema, v any, at *place) {
-	if s = c.follow(s); s == nil {
-		return
-	}
-	if s.ID != "" && s != c.root { // of another root
-		inner := checker{root: s, errs: c.errs, more: c.more}
-		inner.check(s, v, at)
-		c.errs, c.more = inner.errs, inner.more
+	if s = c.follow(s); s == nil || c.more {
 		return
 	}
 	if !ofType(s, v) {
-		c.wrong(at, "", "must be %s, not %s", typeNames(s), given(v))
+		is := any(given{v})
+		if c.mute {
+			is = typeOf(v)
+		}
+		c.wrong(at, "", "must be %s, not %s", typeNames(s), is)
 		return
 	}
 	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return equal(e, v) }) {
-		c.wrong(at, "", "must be %s, not %s", oneOf(s.Enum), given(v))
+		c.refuse(at, v, "must be %s", oneOf(s.Enum))
 		return
 	}
 	if s.Const != nil && !equal(*s.Const, v) {
-		c.wrong(at, "", "must be %s, not %s", given(*s.Const), given(v))
+		c.refuse(at, v, "must be %s", given{*s.Const})
 		return
 	}
 	for _, forms := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
 		c.forms(forms, v, at)
+	}
+	for _, part := range s.AllOf {
+		c.check(part, v, at)
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -161,15 +172,16 @@ func (c *checker) check(s *jsonschema.Schema, v any, at *place) {
 
 // forms checks that a value has one of several forms.
 func (c *checker) forms(forms []*jsonschema.Schema, v any, at *place) {
-	if forms == nil || slices.ContainsFunc(forms, func(s *jsonschema.Schema) bool { return c.passes(s, v) }) {
-		return
+	null := func(s *jsonschema.Schema) bool { return s.Type == "null" }
+	if v != nil && len(forms) > 1 {
+		forms = slices.DeleteFunc(slices.Clone(forms), null)
 	}
-	forms = slices.DeleteFunc(slices.Clone(forms), func(s *jsonschema.Schema) bool { return s.Type == "null" })
-	if len(forms) == 1 { // beside null
+	switch { // each is walked once: there may be as many inside of it, and so on
+	case len(forms) == 1:
 		c.check(forms[0], v, at)
-		return
+	case len(forms) > 1 && !slices.ContainsFunc(forms, func(s *jsonschema.Schema) bool { return c.passes(s, v) }):
+		c.wrong(at, "", "has none of the forms that are allowed here")
 	}
-	c.wrong(at, "", "has none of the forms that are allowed here")
 }
 
 // amount checks how long something is.
@@ -188,11 +200,11 @@ func (c *checker) pattern(s *jsonschema.Schema, v string, at *place) {
 	switch {
 	case matches(s.Pattern, v):
 	case s.Pattern == timePattern:
-		c.wrong(at, "", "must be a time as RFC 3339 has it, such as 2006-01-02T15:04:05Z, not %s", given(v))
+		c.refuse(at, v, "must be a time as RFC 3339 has it, such as 2006-01-02T15:04:05Z")
 	case s.Pattern == base64Pattern:
-		c.wrong(at, "", "must be bytes in base64, not %s", given(v))
+		c.refuse(at, v, "must be bytes in base64")
 	default:
-		c.wrong(at, "", "must match the regular expression %s, not be %s", s.Pattern, given(v))
+		c.refuse(at, v, "must match the regular expression %s", s.Pattern)
 	}
 }
 
@@ -222,24 +234,49 @@ func (c *checker) number(s *jsonschema.Schema, v json.Number, at *place) {
 	f, err := v.Float64()
 	plainly := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 	switch {
-	case err != nil:
-		c.outOfRange(v, at)
+	case err != nil: // it may be too large for a float64 where nothing is said of numbers
+		if s.Type != "" || s.Types != nil || s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil {
+			c.outOfRange(v, at)
+		}
 	case s.Minimum != nil && f < *s.Minimum:
-		c.wrong(at, "", "must be at least %s, not %s", plainly(*s.Minimum), v)
+		c.refuse(at, v, "must be at least %s", plainly(*s.Minimum))
 	case s.Maximum != nil && f > *s.Maximum:
-		c.wrong(at, "", "must be at most %s, not %s", plainly(*s.Maximum), v)
+		c.refuse(at, v, "must be at most %s", plainly(*s.Maximum))
 	case s.ExclusiveMinimum != nil && f <= *s.ExclusiveMinimum:
-		c.wrong(at, "", "must be more than %s, not %s", plainly(*s.ExclusiveMinimum), v)
+		c.refuse(at, v, "must be more than %s", plainly(*s.ExclusiveMinimum))
 	case s.ExclusiveMaximum != nil && f >= *s.ExclusiveMaximum:
-		c.wrong(at, "", "must be less than %s, not %s", plainly(*s.ExclusiveMaximum), v)
+		c.refuse(at, v, "must be less than %s", plainly(*s.ExclusiveMaximum))
 	}
 }
 
 func (c *checker) outOfRange(v json.Number, at *place) {
-	c.wrong(at, "", "number %s is out of range", Abbreviate(v.String()))
+	if c.mute {
+		c.wrong(at, "", "the number is out of range")
+	} else {
+		c.wrong(at, "", "number %s is out of range", given{v})
+	}
+}
+
+// inRange looks for numbers that the library can't read.
+func (c *checker) inRange(v any, at *place) {
+	switch v := v.(type) {
+	case json.Number:
+		if _, ok := numberOf(v); !ok {
+			c.outOfRange(v, at)
+		}
+	case []any:
+		for i := range v {
+			c.inRange(v[i], &place{up: at, item: i + 1})
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			c.inRange(v[name], &place{up: at, name: name})
+		}
+	}
 }
 
 func (c *checker) object(s *jsonschema.Schema, v map[string]any, at *place) {
+	c.amount(s.MinProperties, s.MaxProperties, len(v), "members", at)
 	known := 0
 	for _, name := range names(s) {
 		if value, ok := v[name]; ok {
@@ -248,6 +285,9 @@ func (c *checker) object(s *jsonschema.Schema, v map[string]any, at *place) {
 		}
 	}
 	for _, name := range s.Required {
+		if c.more {
+			return
+		}
 		if _, ok := v[name]; ok {
 			continue
 		}
@@ -255,7 +295,7 @@ func (c *checker) object(s *jsonschema.Schema, v map[string]any, at *place) {
 		switch p := c.follow(s.Properties[name]); {
 		case p == nil:
 		case p.Enum != nil:
-			what = ", " + oneOf(p.Enum)
+			what = ", " + oneOf(p.Enum).String()
 		case p.Type != "" || p.Types != nil:
 			what = ", " + typeNames(p)
 		}
@@ -265,6 +305,9 @@ func (c *checker) object(s *jsonschema.Schema, v map[string]any, at *place) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if c.more {
+			return
+		}
 		if s.Properties[name] != nil {
 			continue
 		}
@@ -386,11 +429,32 @@ func ofType(s *jsonschema.Schema, v any) bool {
 			return true
 		}
 		f, err := v.Float64()
-		return err == nil && f == math.Trunc(f) && hasType(s, "integer")
+		return hasType(s, "integer") && (err != nil || f == math.Trunc(f)) // or it is out of range
 	case float64:
 		return hasType(s, "number")
 	}
 	return hasType(s, "number") || hasType(s, "integer") // of plain
+}
+
+// typeOf names the type of a value.
+func typeOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	case map[string]any:
+		return "an object"
+	case json.Number:
+		if f, err := v.Float64(); err == nil && f != math.Trunc(f) {
+			return "a number with a fraction"
+		}
+	}
+	return "a number"
 }
 
 // typeNames names the types of a schema with their article; null comes last.
@@ -424,10 +488,13 @@ func typeNames(s *jsonschema.Schema) string {
 	return strings.Join(types, " or ")
 }
 
-func oneOf(values []any) string {
+// oneOf names values that are allowed.
+type oneOf []any
+
+func (values oneOf) String() string {
 	list := make([]string, len(values))
 	for i, v := range values {
-		list[i] = given(v)
+		list[i] = given{v}.String()
 	}
 	if len(list) == 1 {
 		return list[0]
@@ -435,11 +502,16 @@ func oneOf(values []any) string {
 	return "one of " + strings.Join(list, ", ")
 }
 
-// given shows a value, shortened.
-func given(v any) string {
-	data, err := plainjson.Marshal(v)
+// given shows a value, shortened, once it is asked to.
+type given struct{ v any }
+
+func (g given) String() string {
+	if text, ok := g.v.(string); ok && len(text) > maxGiven {
+		g.v = text[:maxGiven] + "…" // which may end in the middle of a rune: it isn't shown
+	}
+	data, err := plainjson.Marshal(g.v)
 	if err != nil {
-		return fmt.Sprint(v)
+		return fmt.Sprint(g.v)
 	}
 	return Abbreviate(string(data))
 }

@@ -5,6 +5,7 @@ package goschema
 import (
 	"encoding"
 	"encoding/json"
+	"log/slog"
 	"reflect"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 var (
 	timeType            = reflect.TypeFor[time.Time]()
+	levelType           = reflect.TypeFor[slog.Level]()
 	numberType          = reflect.TypeFor[json.Number]()
 	marshalerType       = reflect.TypeFor[json.Marshaler]()
 	unmarshalerType     = reflect.TypeFor[json.Unmarshaler]()
@@ -20,20 +22,24 @@ var (
 	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// OwnJSON reports whether a type reads or writes its JSON itself.
-func OwnJSON(t reflect.Type) bool {
+// ownJSON reports whether a type reads its JSON itself or, unless it is only read, writes it.
+func ownJSON(t reflect.Type, read bool) bool {
 	p := reflect.PointerTo(t) // has the methods of t as well
-	return p.Implements(marshalerType) || p.Implements(unmarshalerType)
+	return p.Implements(unmarshalerType) || !read && p.Implements(marshalerType)
 }
 
-// OwnText reports whether a type reads or writes the text that its JSON is itself.
-func OwnText(t reflect.Type) bool {
+// ownText is ownJSON for the text that the JSON of a type is.
+func ownText(t reflect.Type, read bool) bool {
 	p := reflect.PointerTo(t)
-	return p.Implements(textMarshalerType) || p.Implements(textUnmarshalerType)
+	return p.Implements(textUnmarshalerType) || !read && p.Implements(textMarshalerType)
+}
+
+func opaque(t reflect.Type, read bool) bool {
+	return t == numberType || ownJSON(t, read) || ownText(t, read)
 }
 
 // Opaque reports whether the kind of a type doesn't tell its JSON.
-func Opaque(t reflect.Type) bool { return t == numberType || OwnJSON(t) || OwnText(t) }
+func Opaque(t reflect.Type) bool { return opaque(t, false) }
 
 // Tag is a field's json tag.
 type Tag struct {
@@ -77,9 +83,11 @@ func validName(name string) bool {
 }
 
 // Quotable reports whether encoding/json heeds the tag option "string".
-func Quotable(t reflect.Type) bool {
+func Quotable(t reflect.Type) bool { return quotable(t, false) }
+
+func quotable(t reflect.Type, read bool) bool {
 	k := t.Kind()
-	return (k == reflect.String || k >= reflect.Bool && k <= reflect.Float64) && !Opaque(t)
+	return (k == reflect.String || k >= reflect.Bool && k <= reflect.Float64) && !opaque(t, read)
 }
 
 // structField is a field of a struct, or of one embedded in it.

@@ -79,7 +79,7 @@ func TestWhatATypeThatHoldsItselfHasBesideIsChecked(t *testing.T) {
 	if err := goschema.Decode("tree", []byte(`{"Name":"a","Children":[{"Name":"b","Children":null}]}`), s, &v); err != nil || v.Children[0].Name != "b" {
 		t.Error(v, err)
 	}
-	if err := goschema.Decode("tree", []byte(`{"Name":1,"Children":[]}`), s, &v); err == nil || !strings.Contains(err.Error(), `field "Name": must be a string, not 1`) {
+	if err := goschema.Decode("tree", []byte(`{"Name":1,"Children":[]}`), s, &v); err == nil || !strings.Contains(err.Error(), `field "Name": must be a string, not a number`) {
 		t.Error(err)
 	}
 	if _, err := goschema.Of(reflect.TypeFor[tree](), goschema.Output); err == nil || !strings.Contains(err.Error(), `field "Children": type goschema_test.tree holds itself`) {
@@ -99,10 +99,10 @@ func TestTextsThatAreNoTimesOrBytesAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = goschema.Decode("in", []byte(`{"At":"noon","Data":"?","By":{"x":"y"},"Size":"XL"}`), s, new(in))
-	const want = `field "At": must be a time as RFC 3339 has it, such as 2006-01-02T15:04:05Z, not "noon"
-field "Data": must be bytes in base64, not "?"
+	const want = `field "At": must be a time as RFC 3339 has it, such as 2006-01-02T15:04:05Z
+field "Data": must be bytes in base64
 field "By.x": its name must be an integer
-field "Size": must match the regular expression ^[SML]$, not be "XL"`
+field "Size": must match the regular expression ^[SML]$`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -31,7 +31,8 @@ const (
 	Arguments
 )
 
-// model reports whether a model is told the schema.
+// model reports whether a model is told the schema. What it gives is only read: methods by
+// which a type writes itself don't count.
 func (k Kind) model() bool { return k >= Output }
 
 // Of infers the schema of what encoding/json reads and writes of a type. Descriptions come
@@ -89,13 +90,16 @@ func (in *inference) of(t reflect.Type, path string) *jsonschema.Schema {
 			s.Pattern = timePattern
 		}
 		return s
+	case t == levelType: // which writes and reads the text of its level
+		s.Type = "string"
+		return s
 	case t == numberType:
 		s.Type = "number"
 		return s
 	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Interface:
-	case OwnJSON(t):
+	case ownJSON(t, in.kind.model()):
 		return in.anything()
-	case OwnText(t):
+	case ownText(t, in.kind.model()):
 		s.Type = "string"
 		return s
 	}
@@ -128,7 +132,7 @@ func (in *inference) of(t reflect.Type, path string) *jsonschema.Schema {
 		s = in.of(t.Elem(), path)
 		OrNull(s)
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 && !Opaque(t.Elem()) {
+		if t.Elem().Kind() == reflect.Uint8 && !opaque(t.Elem(), in.kind.model()) {
 			if s.Type, s.ContentEncoding = "string", "base64"; in.kind == Answer {
 				s.Pattern = base64Pattern
 			}
@@ -224,7 +228,7 @@ func (in *inference) members(s *jsonschema.Schema, t reflect.Type, path string) 
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
-		if f.tag.Quoted && Quotable(of) {
+		if f.tag.Quoted && quotable(of, in.kind.model()) {
 			if p.Type, p.Types, p.Minimum, p.Maximum = "string", nil, nil, nil; of != f.Type {
 				OrNull(p)
 			}

@@ -16,7 +16,8 @@ import (
 func Object(data []byte) (raw map[string]json.RawMessage, values map[string]any, err error) {
 	err = json.Unmarshal(data, &raw)
 	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong || err == nil && raw == nil {
-		return nil, nil, &InputError{Reason: "must be an object, not " + given(json.RawMessage(data))}
+		v, _ := read(data) // which is JSON
+		return nil, nil, &InputError{Reason: "must be an object, not " + typeOf(v)}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("update: %w", err)
@@ -28,9 +29,10 @@ func Object(data []byte) (raw map[string]json.RawMessage, values map[string]any,
 	return raw, v.(map[string]any), nil
 }
 
-// Mismatches returns what is wrong with a value from [Object], by [InputError]s.
+// Mismatches returns what is wrong with a value from [Object], by [InputError]s. They don't
+// show it: what a state holds may be a secret, and errors are logged.
 func Mismatches(s *jsonschema.Schema, v any, name string) []error {
-	c := checker{root: s}
+	c := checker{root: s, mute: true, most: maxErrors}
 	c.check(s, v, &place{name: name})
 	var errs []error
 	for _, e := range c.errs {

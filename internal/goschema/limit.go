@@ -106,8 +106,10 @@ func Limit(s *jsonschema.Schema, tag reflect.StructTag, path string) error {
 
 // Limits reports whether a tag is one of those that [Limit] heeds.
 func Limits(tag reflect.StructTag) bool {
-	return Limit(&jsonschema.Schema{}, tag, "") != nil
+	return slices.ContainsFunc(limiting, func(key string) bool { _, ok := tag.Lookup(key); return ok })
 }
+
+var limiting = []string{"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "format", "pattern", "enum"}
 
 // setDefault sets the value of a field that has none.
 func setDefault(s *jsonschema.Schema, text string) error {
@@ -168,7 +170,7 @@ func setEnum(s *jsonschema.Schema, enum []any) error {
 	}
 	for _, v := range enum {
 		if !ofType(s, v) {
-			return fmt.Errorf("%s is no value of the field, which must be %s", given(v), typeNames(s))
+			return fmt.Errorf("%s is no value of the field, which must be %s", given{v}, typeNames(s))
 		}
 	}
 	if slices.Contains(s.Types, "null") && !slices.Contains(enum, nil) {

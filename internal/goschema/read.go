@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
-
-	"github.com/superstep-dev/superstep/internal/acyclic"
 )
 
 // Schema is a JSON Schema, of a type or from outside, that values are checked against.
@@ -30,23 +28,27 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, err
 	}
-	return resolve(s, raw, nil)
+	return resolve(s, nil)
 }
 
 // Complete makes a schema, which [Of] inferred or is from outside, ready for [Schema.Read]:
 // the defaults in it must match it.
-func Complete(s *jsonschema.Schema, raw json.RawMessage, inferred bool) (*Schema, error) {
-	made, err := resolve(s, raw, &jsonschema.ResolveOptions{ValidateDefaults: true})
+func Complete(s *jsonschema.Schema, inferred bool) (*Schema, error) {
+	made, err := resolve(s, &jsonschema.ResolveOptions{ValidateDefaults: true})
 	if err == nil {
 		made.inferred = inferred
 	}
 	return made, err
 }
 
-// resolve refuses a schema that leads to itself, that has references out of it, or types that
-// there aren't.
-func resolve(s *jsonschema.Schema, raw json.RawMessage, opts *jsonschema.ResolveOptions) (*Schema, error) {
-	if err := acyclic.Check(raw); errors.Is(err, acyclic.ErrCircular) {
+// resolve refuses a schema that leads to itself, that has references which aren't JSON
+// pointers into it, or types that there aren't.
+func resolve(s *jsonschema.Schema, opts *jsonschema.ResolveOptions) (*Schema, error) {
+	raw, err := json.Marshal(s)
+	if err == nil {
+		err = bounded(raw)
+	}
+	if err != nil {
 		return nil, err
 	}
 	resolved, err := s.Resolve(opts)
@@ -68,19 +70,43 @@ func knownTypes(s *jsonschema.Schema) error {
 			return fmt.Errorf("there is no type %q", t)
 		}
 	}
-	below := slices.Concat(s.PrefixItems, s.ItemsArray, s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{
-		s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems, s.AdditionalProperties, s.PropertyNames,
-		s.UnevaluatedProperties, s.Not, s.If, s.Then, s.Else,
-	})
-	for _, named := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties, s.DependentSchemas, s.DependencySchemas} {
-		below = slices.AppendSeq(below, maps.Values(named))
-	}
-	for _, one := range below {
+	for _, one := range below(s) {
 		if err := knownTypes(one); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// below returns the schemas that are directly in one, and nils.
+func below(s *jsonschema.Schema) []*jsonschema.Schema {
+	list := slices.Concat(s.PrefixItems, s.ItemsArray, s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{
+		s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems, s.AdditionalProperties, s.PropertyNames,
+		s.UnevaluatedProperties, s.Not, s.If, s.Then, s.Else,
+	})
+	for _, named := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties, s.DependentSchemas, s.DependencySchemas} {
+		list = slices.AppendSeq(list, maps.Values(named))
+	}
+	return list
+}
+
+// Move makes a schema, which [Parse] has read, ready to stand in another, at a JSON pointer:
+// there its references lead to the same.
+func Move(s *jsonschema.Schema, to string) {
+	s.ID, s.Schema = "", ""
+	var move func(s *jsonschema.Schema)
+	move = func(s *jsonschema.Schema) {
+		if s == nil {
+			return
+		}
+		if s.Ref != "" {
+			s.Ref = "#" + to + s.Ref[1:]
+		}
+		for _, one := range below(s) {
+			move(one)
+		}
+	}
+	move(s)
 }
 
 // Check returns what is wrong with JSON that is to be as a schema from outside has it.
@@ -105,17 +131,59 @@ func (s *Schema) Check(data []byte) error {
 }
 
 func (s *Schema) check(v any) error {
-	var err error
+	c := checker{root: s.Schema, most: maxErrors}
+	var wordless error
 	if !s.inferred {
-		if err = s.resolved.Validate(plain(v)); err == nil {
+		if c.inRange(v, nil); c.errs != nil {
+			return c.err()
+		}
+		err := s.resolved.Validate(plain(v))
+		if err == nil {
 			return nil
 		}
+		wordless = placed(err)
 	}
-	c := checker{root: s.Schema}
 	if c.check(s.Schema, v, nil); c.errs != nil {
 		return c.err()
 	}
-	return err
+	return wordless
+}
+
+// placed gives an error of the library the path of the value, as far as the paths of the
+// schemas that it was checked against tell.
+func placed(err error) error {
+	text, path, at := err.Error(), "", ""
+	for {
+		first, rest, _ := strings.Cut(text, ": ")
+		schema, ok := strings.CutPrefix(first, "validating ")
+		if !ok {
+			break
+		}
+		if !strings.HasPrefix(schema, "/") { // the root, by its $id
+			schema = ""
+		}
+		if way, below := strings.CutPrefix(schema, at+"/"); below { // not by a reference
+			switch keyword, name, _ := strings.Cut(way, "/"); keyword {
+			case "properties":
+				path = join(path, strings.NewReplacer("~1", "/", "~0", "~").Replace(name))
+			case "items", "prefixItems", "contains":
+				path += "[]"
+			}
+		}
+		text, at = rest, schema
+	}
+	switch keyword, _, _ := strings.Cut(text, ":"); keyword { // of what the library shows the insides of Go
+	case "oneOf":
+		text = "has more than one of the forms that are allowed here"
+	case "not":
+		text = "has a form that is not allowed here"
+	case "contains":
+		text = "has no item of the form that one must have"
+	}
+	if path != "" {
+		text = path + ": " + text
+	}
+	return errors.New(text)
 }
 
 // err returns what is wrong, with the paths.
@@ -131,8 +199,8 @@ func (c *checker) err() error {
 		}
 		list = append(list, text)
 	}
-	if c.more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", c.more))
+	if c.more {
+		list = append(list, "and more")
 	}
 	return errors.New(strings.Join(list, "; "))
 }
@@ -149,7 +217,7 @@ func (s *Schema) Read(args []byte, to any) error {
 	if err != nil {
 		return err
 	}
-	c := checker{root: s.Schema}
+	c := checker{root: s.Schema, most: maxErrors}
 	c.complete(s.Schema, object, nil)
 	if err := c.err(); err != nil {
 		return err
@@ -192,7 +260,11 @@ func read(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
+	switch err := dec.Decode(&v); err {
+	case nil:
+	case io.EOF:
+		return nil, errors.New("nothing was given")
+	default:
 		return nil, err
 	}
 	switch _, err := dec.Token(); err {
@@ -220,7 +292,7 @@ func readObject(args []byte) (map[string]any, error) {
 	case map[string]any:
 		return v, nil
 	}
-	return nil, fmt.Errorf("they must be a JSON object, not %s", given(v))
+	return nil, fmt.Errorf("they must be a JSON object, not %s", given{v})
 }
 
 // syntax says where JSON is broken.

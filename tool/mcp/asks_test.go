@@ -95,6 +95,7 @@ func newAsker(t *testing.T) *asker {
 	}
 	gives("liar", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"object"}}}`)}})
 	gives("ring", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "?", RequestedSchema: json.RawMessage(`{"type":"object","allOf":[{"$ref":"#"}]}`)}}) // a validator's stack would end the process
+	gives("anchor", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "?", RequestedSchema: json.RawMessage(`{"type":"object","$anchor":"x","allOf":[{"$ref":"#x"}]}`)}})
 	gives("no_page", sdk.InputRequestMap{"q": &sdk.ElicitParams{Mode: "url", Message: "?"}})
 	gives("never_done", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "again?", RequestedSchema: seats}})
 	gives("busy", sdk.InputRequestMap{})
@@ -277,6 +278,7 @@ func TestWhatAServerMayNotAskEndsItsCallAndNoOther(t *testing.T) {
 	for name, want := range map[string]string{
 		"liar":       `during tool "liar": it asks a person for a form that is wrong: its field "a" is nested`,
 		"ring":       `a form that is wrong: it leads to itself by references`,
+		"anchor":     `a form that is wrong: $ref "#x": only references within the schema`,
 		"no_page":    `gives no URL or a form as well: report it to who made it`,
 		"never_done": `isn't done: `,
 		"busy":       `it has answered 3 times that it needs more, and isn't done: call it later`,

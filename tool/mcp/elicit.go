@@ -147,7 +147,7 @@ func formOf(schema any) (json.RawMessage, *goschema.Schema, error) {
 	if err := json.Unmarshal(raw, s); err != nil {
 		return nil, nil, err
 	}
-	form, err := goschema.Complete(s, raw, false)
+	form, err := goschema.Complete(s, false)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,4 @@
-// Package acyclic looks for JSON Schemas that a validator would follow until the process
-// dies: its stack's end can't be recovered from.
-package acyclic
+package goschema
 
 import (
 	"encoding/json"
@@ -14,13 +12,12 @@ import (
 	"strings"
 )
 
-// ErrCircular says that a schema leads to itself by references for one and the same value.
-var ErrCircular = errors.New("it leads to itself by references, without going into the value")
-
-// Check returns an error for a schema that leads to itself by references for one and
-// the same value: the validator would follow them until the process dies. So that all
-// references are known, only those within the schema are taken.
-func Check(schema json.RawMessage) error {
+// bounded returns an error for a schema that leads to itself by references for one and the
+// same value, which a validator would follow until the process dies: its stack's end can't be
+// recovered from. So that all references are known, only those that are JSON pointers into
+// the schema are taken. The JSON is to be as a Schema writes it: as one reads it, the names of
+// keywords may be in any case.
+func bounded(schema json.RawMessage) error {
 	var root any
 	if err := json.Unmarshal(schema, &root); err != nil {
 		return err
@@ -36,7 +33,7 @@ func Check(schema json.RawMessage) error {
 		id := reflect.ValueOf(m).Pointer()
 		switch state[id] {
 		case open:
-			return ErrCircular
+			return errors.New("it leads to itself by references, without going into the value")
 		case done:
 			return nil
 		}
@@ -46,10 +43,11 @@ func Check(schema json.RawMessage) error {
 		for _, name := range []string{"$ref", "$dynamicRef", "$recursiveRef"} {
 			if ref, ok := m[name].(string); ok {
 				pointer, within := strings.CutPrefix(ref, "#")
-				if name != "$ref" || !within || pointer != "" && pointer[0] != '/' {
+				to := lookup(root, pointer)
+				if name != "$ref" || !within || to == nil {
 					return fmt.Errorf("%s %q: only references within the schema are followed, such as {\"$ref\": \"#/$defs/name\"}", name, ref)
 				}
-				next = append(next, lookup(root, pointer))
+				next = append(next, to)
 			}
 		}
 		for _, name := range []string{"allOf", "anyOf", "oneOf"} {
@@ -57,9 +55,9 @@ func Check(schema json.RawMessage) error {
 			next = append(next, list...)
 		}
 		next = append(next, m["not"], m["if"], m["then"], m["else"])
-		dependent, _ := m["dependentSchemas"].(map[string]any)
-		for _, v := range dependent {
-			next = append(next, v)
+		for _, name := range []string{"dependentSchemas", "dependencies"} {
+			dependent, _ := m[name].(map[string]any)
+			next = slices.AppendSeq(next, maps.Values(dependent))
 		}
 		for _, v := range next {
 			if err := place(v); err != nil {
@@ -95,13 +93,14 @@ func Check(schema json.RawMessage) error {
 
 // lookup returns what a JSON pointer leads to, nil if that is nothing.
 func lookup(v any, pointer string) any {
-	if pointer == "" {
+	pointer, err := url.PathUnescape(pointer)
+	switch {
+	case err != nil, pointer != "" && pointer[0] != '/':
+		return nil
+	case pointer == "":
 		return v
 	}
 	for _, name := range strings.Split(pointer[1:], "/") {
-		if plain, err := url.PathUnescape(name); err == nil {
-			name = plain
-		}
 		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		switch x := v.(type) {
 		case map[string]any:

@@ -34,8 +34,10 @@ type (
 		When *time.Time
 		skip int
 		No   int `json:"-"`
+		//lint:ignore SA5008 it is the name "-"
 		Dash int `json:"-,"`
-		Odd  int `json:"a\"b"`
+		//lint:ignore SA5008 it is no name
+		Odd int `json:"a\"b"`
 	}
 )
 

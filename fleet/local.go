@@ -50,6 +50,7 @@ func NewLocal(w *Worker, o LocalOptions) (*Local, error) {
 
 // localRun is a run that is at work or asleep.
 type localRun struct {
+	thread string
 	cancel context.CancelCauseFunc // of one at work
 	timer  *time.Timer             // of one asleep
 	next   *localRun               // begins after it
@@ -69,7 +70,7 @@ func (r *localRun) Wait(ctx context.Context) (Progress, error) {
 		}
 		return r.p, r.err
 	case <-ctx.Done():
-		return Progress{}, fmt.Errorf("waiting for the run of thread %q: %w", r.ref.Thread, ctx.Err())
+		return Progress{}, fmt.Errorf("waiting for the run of thread %q: %w", r.thread, ctx.Err())
 	}
 }
 
@@ -87,7 +88,7 @@ func (l *Local) Dispatch(ctx context.Context, ref Ref) (Run, error) {
 	}
 	switch r := l.runs[ref.Thread]; {
 	case r == nil:
-		r = &localRun{ref: ref, done: make(chan struct{})}
+		r = &localRun{thread: ref.Thread, ref: ref, done: make(chan struct{})}
 		l.begin(r)
 		return r, nil
 	case r.timer != nil: // whoever waits for it waits for what it does now
@@ -96,7 +97,7 @@ func (l *Local) Dispatch(ctx context.Context, ref Ref) (Run, error) {
 		l.begin(r)
 		return r, nil
 	case r.next == nil:
-		r.next = &localRun{ref: ref, done: make(chan struct{})}
+		r.next = &localRun{thread: ref.Thread, ref: ref, done: make(chan struct{})}
 		return r.next, nil
 	default:
 		r.next.ref = ref

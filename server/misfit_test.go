@@ -128,7 +128,7 @@ func TestAThreadThatWaitsAtANodeThatWasRenamedDisturbsNoOther(t *testing.T) {
 func TestAThreadThatIsSaidToBeOfAnotherGraphDisturbsNoOther(t *testing.T) {
 	c := start(t, server.Graph(asking(t, "trips", "book")), server.Graph(asking(t, "stays", "reserve")), server.Graph(counting(t)), quiet())
 	for graph, text := range map[string]string{
-		"stays":    `waits at node "book", which the graph does not have`,
+		"stays":    `waits in graph "trips"`,
 		"counting": `field "city"`,
 	} {
 		thread, other := c.asked("trips"), c.asked("trips")

@@ -367,7 +367,7 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 		} else if t, made, err = s.place(ctx, thread, mine, b.IfNotExists == "create"); err != nil {
 			return nil, err
 		}
-		run, err = s.enqueue(ctx, s.db.AddRun, t, made, a, g, b)
+		run, err = s.enqueue(context.WithoutCancel(ctx), s.db.AddRun, t, made, a, g, b) // whoever leaves now is to know of it, or nobody stops it
 		if err == nil {
 			break
 		}
